@@ -31,7 +31,7 @@ after a year.
 Example: idem audit --since 7d --act cancel`
 }
 
-var actTable = table[record.AuditEntry]{
+var auditTable = table[record.AuditEntry]{
 	"no changes by people",
 	page.Columns("WHEN", "ACT", "OUTCOME", "BY", "ABOUT", "REASON"),
 	func(_ *page.Page, a *record.AuditEntry) []string {
@@ -43,23 +43,24 @@ var actTable = table[record.AuditEntry]{
 	},
 }
 
-// Run lists what people did.
+// Run lists what people did. The list has no mark for --after: --older continues it.
 func (c *auditCommand) Run(s *session) error {
 	if c.Operation != "" && new(pgtype.UUID).Scan(c.Operation) != nil {
 		return usage("%q is not an operation id", page.Safe(c.Operation))
 	}
-	return showList(s, c.Limit, "acts", &actTable, nil, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.AuditEntry, error) {
+	return showList(s, c.Limit, "acts", &auditTable, nil, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.AuditEntry, error) {
 		return record.AuditEntries(ctx, tx, record.AuditFilter{
 			Since: time.Duration(c.Since), Older: time.Duration(c.Older), Act: c.Act, Person: c.Person, OperationID: c.Operation, MessageID: c.Message, Limit: limit,
 		})
 	})
 }
 
-// actedOn describes the object of an act.
+// actedOn describes the object of a change: a dead letter, a relay, or an operation or record. An
+// operation has the execution id of its record, so both are shown in the same way.
 func actedOn(a *record.AuditEntry) string {
 	switch {
 	case a.MessageID != "":
-		return a.Side + " " + letterName(db.LetterName{Side: a.Side, Consumer: a.Consumer, Source: a.Source, ID: a.MessageID})
+		return a.Side + " " + deadLetterName(db.LetterName{Side: a.Side, Consumer: a.Consumer, Source: a.Source, ID: a.MessageID})
 	case a.Act == string(db.Forget):
 		return "relay " + page.Safe(a.Consumer)
 	case a.Step != "":

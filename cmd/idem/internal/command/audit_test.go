@@ -13,7 +13,7 @@ import (
 )
 
 // acts returns the rows of idem.audit, one on a line, the earliest first.
-func (d *desk) acts() string {
+func (d *harness) acts() string {
 	d.t.Helper()
 	var acts string
 	err := d.pool.QueryRow(d.t.Context(), `SELECT coalesce(string_agg(concat_ws('|', act, outcome, role = session_user, person, reason,
@@ -26,7 +26,7 @@ func (d *desk) acts() string {
 
 func TestChange_LeavesOneRowInAudit(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	for args, want := range map[string]string{
 		"evict SCOPE " + left + " --execution " + leftID:                "evict|processing|t|ann|INC-7|" + leftID,
 		"operation retry " + parkedID:                                   "retry|running|t|ann|INC-7|" + parkedID,
@@ -55,10 +55,10 @@ func TestChange_LeavesOneRowInAudit(t *testing.T) {
 	}
 }
 
-func TestPersonIsTheOneOfTheEnvironmentUnlessOneIsNamed(t *testing.T) {
+func TestPerson_ComesFromFlagOrEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, env := range []map[string]string{{"IDEM_PERSON": "ann", "USER": "root"}, {"USER": "ann"}} {
-		d := newDesk(t)
+		d := newHarness(t)
 		d.keep()
 		env["DATABASE_URL"] = d.dsn
 		d.call(context.Background(), func(w *command.World) { w.Getenv = func(name string) string { return env[name] } },
@@ -69,9 +69,9 @@ func TestPersonIsTheOneOfTheEnvironmentUnlessOneIsNamed(t *testing.T) {
 	}
 }
 
-func TestChangeByARoleThatCannotPutItOnRecordIsNotMade(t *testing.T) {
+func TestChange_NeedsThePrivilegeToWriteAudit(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.keep()
 	d.keepMessages()
 	role := fmt.Sprintf("idem_mute_%08x", rand.Uint32())

@@ -22,7 +22,7 @@ type batch struct {
 	All    bool   `help:"All that the filters select, up to --limit, in place of an id."`
 	Limit  int    `default:"1000" help:"With --all, the maximum number, up to 10000. Default: ${default}."`
 	DryRun bool   `help:"Say what would be done, and do nothing."`
-	accountable
+	auditFlags
 }
 
 // check fails if the flags contradict each other. --all needs a filter, so that a person cannot
@@ -37,8 +37,10 @@ func (b *batch) check(filtered bool, filters string) error {
 	return checkLimit(b.Limit)
 }
 
-// changing says how objects are changed, and how the change is described.
-type changing[T any] struct {
+// changeSpec says how objects are changed, and how the change is described. The commands retry,
+// resolve, cancel, redrive, drop, evict and forget each have one, and share preview, question,
+// progress and report.
+type changeSpec[T any] struct {
 	kind       string // of the objects, in the plural
 	will, done string // verbs, such as "cancels" and "canceled"
 	name       func(*T) string
@@ -52,7 +54,11 @@ type skippedError struct{ error }
 
 // change asks for confirmation, and then changes each object until a change fails. It skips objects
 // that have changed since they were read, and fails if it skipped all of them.
-func change[T any](s *session, b *batch, found []T, c *changing[T]) error {
+//
+// Each object is changed in a transaction of its own: one transaction for all would hold its locks
+// for long, and would undo everything for one failure. The error after a failure therefore says how
+// many objects were changed before.
+func change[T any](s *session, b *batch, found []T, c *changeSpec[T]) error {
 	described := fmt.Sprintf("%d %s", len(found), c.kind)
 	if len(found) == 1 {
 		described = c.name(&found[0])
@@ -70,7 +76,7 @@ func change[T any](s *session, b *batch, found []T, c *changing[T]) error {
 			}
 		})
 	}
-	s.preview(b.consent, c.preview)
+	s.preview(b.confirmFlag, c.preview)
 	if err := b.ask(s, c.will+" "+described); err != nil {
 		return err
 	}
@@ -106,7 +112,7 @@ func change[T any](s *session, b *batch, found []T, c *changing[T]) error {
 
 // changeOne changes an object with a timeout. It fails if ctx is done, so that an interrupt stops
 // between two objects.
-func changeOne[T any](ctx context.Context, object *T, c *changing[T]) error {
+func changeOne[T any](ctx context.Context, object *T, c *changeSpec[T]) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -122,7 +128,7 @@ func changeOne[T any](ctx context.Context, object *T, c *changing[T]) error {
 // preview prints what a change will do. If there will be a question, it writes to standard error,
 // above the question. Otherwise it writes to standard output, above the result. With --json the
 // document has the preview instead.
-func (s *session) preview(agreed consent, sentences []string) {
+func (s *session) preview(agreed confirmFlag, sentences []string) {
 	p := s.page
 	if !agreed.Yes && s.InIsTerminal {
 		p = page.New(s.Stderr, false)

@@ -15,7 +15,7 @@ import (
 // A call waits for a session, which waits for another session. Only ending the last session helps.
 func TestStuck_NamesTheRootBlocker(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.exec("CREATE TABLE accounts AS SELECT 1 AS id UNION ALL SELECT 2")
 	root, middle := d.connect(), d.connect()
 	session := func(conn *pgx.Conn, sql string) {
@@ -67,7 +67,7 @@ func TestStuck_NamesTheRootBlocker(t *testing.T) {
 }
 
 // connect opens a session outside the pool.
-func (d *desk) connect() *pgx.Conn {
+func (d *harness) connect() *pgx.Conn {
 	d.t.Helper()
 	conn, err := pgx.Connect(d.t.Context(), d.dsn)
 	if err != nil {

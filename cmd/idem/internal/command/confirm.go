@@ -2,20 +2,23 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/idem-go/idem"
 )
 
-// consent has the flag that answers the confirmation of a change.
-type consent struct {
+// confirmFlag has the flag that answers the confirmation of a change.
+type confirmFlag struct {
 	Yes bool `short:"y" help:"Do not ask for confirmation."`
 }
 
 // ask says what the command will do, and waits for the answer. It returns nil if the person agrees,
-// and a refusedError otherwise. Without a terminal it returns a refusedError unless --yes was
-// given.
-func (c consent) ask(s *session, will string) error {
+// and a refusedError otherwise. Without a terminal it returns a refusedError unless --yes was given:
+// a script must state that it wants the change.
+func (c confirmFlag) ask(s *session, will string) error {
 	if c.Yes {
 		return nil
 	}
@@ -51,4 +54,19 @@ func readLine(ctx context.Context, s *session) (string, error) {
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
+}
+
+// auditFlags has the flags of a command that makes a change which idem.audit records.
+type auditFlags struct {
+	Reason string `placeholder:"TEXT" help:"Reason of the change, which idem audit shows."`
+	Person string `placeholder:"NAME" help:"Person who makes the change, in addition to the database role. Default: the variable IDEM_PERSON, or USER."`
+	confirmFlag
+}
+
+// withReason returns a context that carries the person and the reason. The library writes both to
+// idem.audit in the transaction of the change. Several people often share a database role, so the
+// role alone does not say who made a change.
+func (a *auditFlags) withReason(s *session) context.Context {
+	person := cmp.Or(a.Person, s.Getenv("IDEM_PERSON"), s.Getenv("USER"))
+	return idem.WithReason(idem.WithPerson(s.ctx, person), a.Reason)
 }

@@ -17,7 +17,7 @@ func typed(text string) func(*command.World) {
 	}
 }
 
-func (d *desk) count() (n int) {
+func (d *harness) count() (n int) {
 	d.t.Helper()
 	if err := d.pool.QueryRow(d.t.Context(), "SELECT count(*) FROM idem.records").Scan(&n); err != nil {
 		d.t.Fatal(err)
@@ -26,7 +26,7 @@ func (d *desk) count() (n int) {
 }
 
 // contents returns what the tables hold that commands change.
-func (d *desk) contents() string {
+func (d *harness) contents() string {
 	d.t.Helper()
 	var text string
 	err := d.pool.QueryRow(d.t.Context(), `SELECT concat((SELECT array_agg(r ORDER BY r.key) FROM idem.records r), (SELECT array_agg(o ORDER BY o.id) FROM idem.operations o),
@@ -39,7 +39,7 @@ func (d *desk) contents() string {
 
 func TestChange_NeedsConsent(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.keepAll()
 	before := d.contents()
 	for _, line := range []string{
@@ -81,7 +81,7 @@ func TestChange_LeavesWhatHasChangedMeanwhile(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newHarness(t)
 			d.keepAll()
 			changed := ""
 			got := d.call(context.Background(), func(w *command.World) {
@@ -101,9 +101,9 @@ func TestChange_LeavesWhatHasChangedMeanwhile(t *testing.T) {
 }
 
 // A signal ends the command while it waits for an answer.
-func TestSignalEndsTheQuestion(t *testing.T) {
+func TestSignal_EndsTheQuestion(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.keep()
 	before := d.count()
 	silent, typist := io.Pipe()

@@ -21,8 +21,8 @@ import (
 )
 
 type deadCommand struct {
-	List    deadListCommand    `cmd:"" help:"Dead letters, in the order of side, consumer, source and id."`
-	Show    deadShowCommand    `cmd:"" help:"One dead letter."`
+	List    deadListCommand    `cmd:"" help:"List dead letters, in the order of side, consumer, source and id."`
+	Show    deadShowCommand    `cmd:"" help:"Show one dead letter."`
 	Redrive deadRedriveCommand `cmd:"" help:"Retry dead letters."`
 	Drop    deadDropCommand    `cmd:"" help:"Delete dead letters for good."`
 }
@@ -34,29 +34,30 @@ number of attempts. It waits for a person: redrive it after you repaired the cau
 Example: idem dead list --side inbox --consumer billing`
 }
 
-// letterFilter has the flags that identify a dead letter, or select several.
-type letterFilter struct {
+// deadLetterFilter has the flags that identify a dead letter, or select several.
+type deadLetterFilter struct {
 	Side     string `enum:",outbox,inbox" default:"" placeholder:"SIDE" help:"outbox: could not be published. inbox: could not be handled."`
 	Consumer string `placeholder:"NAME" help:"Of this consumer, on the side of the inbox."`
 	Source   string `aliases:"topic" placeholder:"SOURCE" help:"Of this source. For the outbox this is the topic: --topic is the same."`
 }
 
-// moreFilter has further flags that select dead letters.
-type moreFilter struct {
+// deadLetterCriteria has further flags that select dead letters.
+type deadLetterCriteria struct {
 	Class string `placeholder:"CLASS" help:"With an error of this class."`
 	Older span   `placeholder:"SPAN" help:"Dead for longer than this."`
 }
 
 // of returns a filter for the message id, or for all ids if id is empty.
-func (f letterFilter) of(id string) record.DeadLetterFilter {
+func (f deadLetterFilter) of(id string) record.DeadLetterFilter {
 	return record.DeadLetterFilter{Only: db.LetterName{Side: f.Side, Consumer: f.Consumer, Source: f.Source, ID: id}}
 }
 
-// find returns the dead letter with a message id. It fails if there is none, or more than one.
-func (f letterFilter) find(s *session, id string, reveal bool) (*record.DeadLetter, error) {
+// find returns the dead letter with a message id. It fails if there is none, or more than one: a
+// producer chooses its ids, so two sources or consumers may have the same.
+func (f deadLetterFilter) find(s *session, id string, reveal bool) (*record.DeadLetter, error) {
 	filter := f.of(id)
 	filter.Limit, filter.Reveal = 2, reveal
-	found, err := letters(s, filter)
+	found, err := readDeadLetters(s, filter)
 	switch {
 	case err != nil:
 		return nil, err
@@ -64,24 +65,27 @@ func (f letterFilter) find(s *session, id string, reveal bool) (*record.DeadLett
 		return nil, noRecordError{fmt.Sprintf("there is no such dead letter %s: see idem dead list", page.Safe(id))}
 	case len(found) > 1:
 		return nil, usage("there are several dead letters %s, such as %s and %s: choose one by --side, --consumer and --source",
-			page.Safe(id), letterName(found[0].LetterName), letterName(found[1].LetterName))
+			page.Safe(id), deadLetterName(found[0].LetterName), deadLetterName(found[1].LetterName))
 	}
 	return &found[0], nil
 }
 
-func letters(s *session, f record.DeadLetterFilter) ([]record.DeadLetter, error) {
-	return reading(s, func(ctx context.Context, tx pgx.Tx) ([]record.DeadLetter, error) { return record.DeadLetters(ctx, tx, f) })
+// readDeadLetters returns the dead letters that f selects.
+func readDeadLetters(s *session, f record.DeadLetterFilter) ([]record.DeadLetter, error) {
+	return queryTx(s, func(ctx context.Context, tx pgx.Tx) ([]record.DeadLetter, error) {
+		return record.DeadLetters(ctx, tx, f)
+	})
 }
 
-// letterName names a dead letter in a message.
-func letterName(l db.LetterName) string {
+// deadLetterName names a dead letter in a message.
+func deadLetterName(l db.LetterName) string {
 	if l.Side == deadletter.Outbox {
 		return fmt.Sprintf("%s of topic %s", page.Safe(l.ID), page.Safe(l.Source))
 	}
 	return fmt.Sprintf("%s of source %s at consumer %s", page.Safe(l.ID), page.Safe(l.Source), page.Safe(l.Consumer))
 }
 
-var letterTable = table[record.DeadLetter]{
+var deadLetterTable = table[record.DeadLetter]{
 	"no dead letters",
 	page.Columns("SIDE", "CONSUMER", "SOURCE", "ID", "KEY", ">DEAD FOR", ">ATTEMPTS", "CLASS", "NOTE"),
 	func(_ *page.Page, l *record.DeadLetter) []string {
@@ -94,9 +98,9 @@ var letterTable = table[record.DeadLetter]{
 	},
 }
 
-// withoutReasons abridges the keys, unless whole is set. It also removes the reasons: a reason is
+// redact abridges the keys, unless whole is set. It also removes the reasons: a reason is
 // the text of an error, which may contain a part of the payload. Only dead show prints it.
-func withoutReasons(all []record.DeadLetter, whole bool) {
+func redact(all []record.DeadLetter, whole bool) {
 	for i := range all {
 		abridge(&all[i].Key, whole)
 		all[i].Reason = ""
@@ -104,8 +108,8 @@ func withoutReasons(all []record.DeadLetter, whole bool) {
 }
 
 type deadListCommand struct {
-	letterFilter
-	moreFilter
+	deadLetterFilter
+	deadLetterCriteria
 	limitFlag
 	afterFlag
 	fullFlag
@@ -120,25 +124,25 @@ Example: idem dead list --side outbox --topic orders`
 
 // Run lists dead letters.
 func (c *deadListCommand) Run(s *session) error {
-	after, err := readMark(c.After, 4)
+	after, err := decodeMark(c.After, 4)
 	if err != nil {
 		return err
 	}
 	filter := c.of("")
 	filter.Class, filter.Older = c.Class, time.Duration(c.Older)
 	filter.After = db.LetterName{Side: after[0], Consumer: after[1], Source: after[2], ID: after[3]}
-	mark := func(l *record.DeadLetter) string { return markOf(l.Side, l.Consumer, l.Source, l.ID) }
-	return showList(s, c.Limit, "dead_letters", &letterTable, mark, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.DeadLetter, error) {
+	mark := func(l *record.DeadLetter) string { return encodeMark(l.Side, l.Consumer, l.Source, l.ID) }
+	return showList(s, c.Limit, "dead_letters", &deadLetterTable, mark, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.DeadLetter, error) {
 		filter.Limit = limit
 		found, err := record.DeadLetters(ctx, tx, filter)
-		withoutReasons(found, c.Full)
+		redact(found, c.Full)
 		return found, err
 	})
 }
 
 type deadShowCommand struct {
 	ID string `arg:"" help:"Id of the message, as idem dead list prints it."`
-	letterFilter
+	deadLetterFilter
 	sealKeys
 	fullFlag
 	Reveal bool `help:"Show payload and headers. If they are sealed, this needs the keys."`
@@ -150,23 +154,24 @@ func (deadShowCommand) Help() string {
 Example: idem dead show 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --side outbox --reveal`
 }
 
-// shownLetter is the JSON document of idem dead show.
-type shownLetter struct {
+// shownDeadLetter is the JSON document of idem dead show.
+type shownDeadLetter struct {
 	*record.DeadLetter
 	Headers     map[string]string `json:"headers,omitempty"`
 	Payload     []byte            `json:"payload,omitempty"`      // base64
 	PayloadText *string           `json:"payload_text,omitempty"` // set if the payload is UTF-8
 }
 
+// Run shows a dead letter, with its contents if they are asked for.
 func (c *deadShowCommand) Run(s *session) error {
 	found, err := c.find(s, c.ID, c.Reveal)
 	if err != nil {
 		return err
 	}
 	abridge(&found.Key, c.Full)
-	shown := shownLetter{Letter: found}
+	shown := shownDeadLetter{DeadLetter: found}
 	if c.Reveal {
-		sealer, err := c.letterSealer(s, found)
+		sealer, err := c.sealerOf(s, found)
 		if err == nil && sealer != nil {
 			err = notOpened("the dead letter", found.SealedBy, found.Open(sealer))
 		}
@@ -184,13 +189,13 @@ func (c *deadShowCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, &shown) })
 }
 
-// letterSealer returns the Sealer that opens a dead letter, or nil if the dead letter is not
+// sealerOf returns the Sealer that opens a dead letter, or nil if the dead letter is not
 // sealed.
-func (k sealKeys) letterSealer(s *session, l *record.DeadLetter) (*seal.Sealer, error) {
-	return k.sealerFor(s, "the dead letter "+letterName(l.LetterName), l.SealedBy)
+func (k sealKeys) sealerOf(s *session, l *record.DeadLetter) (*seal.Sealer, error) {
+	return k.sealerFor(s, "the dead letter "+deadLetterName(l.LetterName), l.SealedBy)
 }
 
-func (c *deadShowCommand) text(p *page.Page, l *shownLetter) {
+func (c *deadShowCommand) text(p *page.Page, l *shownDeadLetter) {
 	pairs := []page.Pair{{Name: "id", Value: page.Safe(l.ID)}, {Name: "side", Value: l.Side}}
 	if l.Side == deadletter.Outbox {
 		pairs = append(pairs, page.Pair{Name: "topic", Value: page.Safe(l.Source)})
@@ -228,6 +233,7 @@ func (c *deadShowCommand) text(p *page.Page, l *shownLetter) {
 	}
 }
 
+// orDash returns text for display, or "-" if it is empty.
 func orDash(text string) string {
 	if text == "" {
 		return "-"
@@ -235,16 +241,17 @@ func orDash(text string) string {
 	return page.Safe(text)
 }
 
-// chosenLetters has the flags that select the dead letters to change.
-type chosenLetters struct {
+// deadLetterSelection has the flags that select the dead letters to change.
+type deadLetterSelection struct {
 	batch
-	letterFilter
-	moreFilter
+	deadLetterFilter
+	deadLetterCriteria
 }
 
-// choose returns the selected dead letters. It fails if there are none.
-func (c *chosenLetters) choose(s *session) ([]record.DeadLetter, error) {
-	filtered := c.letterFilter != letterFilter{} || c.moreFilter != moreFilter{}
+// choose returns the selected dead letters. It fails if there are none. With an id, the flags of
+// deadLetterFilter only tell messages of the same id apart.
+func (c *deadLetterSelection) choose(s *session) ([]record.DeadLetter, error) {
+	filtered := c.deadLetterFilter != deadLetterFilter{} || c.deadLetterCriteria != deadLetterCriteria{}
 	if err := c.check(filtered, "--side, --consumer, --source, --class or --older"); err != nil {
 		return nil, err
 	}
@@ -253,7 +260,7 @@ func (c *chosenLetters) choose(s *session) ([]record.DeadLetter, error) {
 		filter := c.of("")
 		filter.Class, filter.Older, filter.Limit = c.Class, time.Duration(c.Older), c.Limit
 		var err error
-		if found, err = letters(s, filter); err != nil {
+		if found, err = readDeadLetters(s, filter); err != nil {
 			return nil, err
 		}
 		if len(found) == 0 {
@@ -266,25 +273,27 @@ func (c *chosenLetters) choose(s *session) ([]record.DeadLetter, error) {
 		}
 		found = []record.DeadLetter{*one}
 	}
-	withoutReasons(found, false)
+	redact(found, false)
 	return found, nil
 }
 
 // change changes the dead letters.
-func (c *chosenLetters) change(s *session, found []record.DeadLetter, will, done string, do func(context.Context, *record.DeadLetter) error) error {
-	return change(s, &c.batch, found, &changing[record.DeadLetter]{
-		kind: "dead letters", will: will, done: done, table: &letterTable,
+func (c *deadLetterSelection) change(
+	s *session, found []record.DeadLetter, will, done string, do func(context.Context, *record.DeadLetter) error,
+) error {
+	return change(s, &c.batch, found, &changeSpec[record.DeadLetter]{
+		kind: "dead letters", will: will, done: done, table: &deadLetterTable,
 		name: func(l *record.DeadLetter) string {
-			return fmt.Sprintf("the dead letter %s (dead for %s)", letterName(l.LetterName), page.Age(l.Now.Sub(l.DiedAt)))
+			return fmt.Sprintf("the dead letter %s (dead for %s)", deadLetterName(l.LetterName), page.Age(l.Now.Sub(l.DiedAt)))
 		},
 		do: do,
 	})
 }
 
-var errLetterChanged = skippedError{noRecordError{"nothing was done: each dead letter has changed since it was read"}}
+var errDeadLetterChanged = skippedError{noRecordError{"nothing was done: each dead letter has changed since it was read"}}
 
 type deadRedriveCommand struct {
-	chosenLetters
+	deadLetterSelection
 	sealKeys
 }
 
@@ -302,9 +311,10 @@ func (c *deadRedriveCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	for i := range found { // a missing key fails before the first change
+	// A missing key must fail before the first change, and not between two dead letters.
+	for i := range found {
 		if l := &found[i]; l.Side == deadletter.Outbox {
-			if _, err := c.letterSealer(s, l); err != nil {
+			if _, err := c.sealerOf(s, l); err != nil {
 				return err
 			}
 		}
@@ -312,19 +322,20 @@ func (c *deadRedriveCommand) Run(s *session) error {
 	return c.change(s, found, "redrives", "redriven:", func(ctx context.Context, l *record.DeadLetter) error {
 		err := c.redrive(ctx, s, l)
 		if errors.Is(err, outbox.ErrNoDeadLetter) || errors.Is(err, inbox.ErrNoDeadLetter) {
-			return errLetterChanged
+			return errDeadLetterChanged
 		}
 		return err
 	})
 }
 
 // redrive redrives a dead letter on its side. A message of the inbox only becomes due again: the
-// consumer opens it. A message of the outbox is inserted again, and has to be opened for that.
+// consumer opens it. A message of the outbox is inserted again. The outbox stores messages in clear,
+// so a sealed dead letter has to be opened here.
 func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.DeadLetter) error {
 	if l.Side == deadletter.Inbox {
 		return inbox.Redrive(ctx, s.pool, inbox.Ref{Consumer: l.Consumer, Source: l.Source, ID: l.ID})
 	}
-	sealer, err := c.letterSealer(s, l)
+	sealer, err := c.sealerOf(s, l)
 	if err != nil {
 		return err
 	}
@@ -335,7 +346,7 @@ func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.
 	return outbox.Redrive(ctx, s.pool, outbox.Ref{Topic: l.Source, ID: l.ID}, opts...)
 }
 
-type deadDropCommand struct{ chosenLetters }
+type deadDropCommand struct{ deadLetterSelection }
 
 func (deadDropCommand) Help() string {
 	return `Deletes dead letters that nobody needs any more, with their contents. A dead letter that failed again since it was listed stays.
@@ -356,7 +367,7 @@ func (c *deadDropCommand) Run(s *session) error {
 			return err
 		})
 		if err == nil && !gone {
-			return errLetterChanged
+			return errDeadLetterChanged
 		}
 		return err
 	})

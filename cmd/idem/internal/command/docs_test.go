@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
 )
 
-func TestDocsListEveryCommandAndEveryCheck(t *testing.T) {
+func TestDocs_ListEveryCommandAndCheck(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/cli.md")
 	if err != nil {

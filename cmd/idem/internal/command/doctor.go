@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/cmd/idem/internal/address"
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 )
@@ -24,7 +27,8 @@ records that were left behind only with --scan: without it, that check counts as
 Example: idem doctor -U postgres --role app`
 }
 
-// Run runs all checks, prints the findings, and returns the error for the exit code.
+// Run runs all checks. The doctor compares the keys of --seal-keys with those of the records, and
+// needs only their ids.
 func (c *doctorCommand) Run(s *session) error {
 	secrets, err := c.secrets(s)
 	if err != nil {
@@ -35,14 +39,21 @@ func (c *doctorCommand) Run(s *session) error {
 		return err
 	}
 	options := doctor.Options{Role: c.Role, Scan: c.Scan, Now: s.Now, SealKeys: slices.Sorted(maps.Keys(secrets))}
-	results, err := doctor.Examine(s.ctx, pool, options,
-		func(name string, done, of int) { s.progress("%d of %d: %s", done+1, of, name) })
+	return runChecks(s, c.All, func(progress func(string, int, int)) ([]doctor.Result, error) {
+		return doctor.Examine(s.ctx, pool, options, progress)
+	})
+}
+
+// runChecks runs the checks of doctor or verify, prints the findings, and returns the error for the
+// exit code.
+func runChecks(s *session, all bool, run func(progress func(name string, done, of int)) ([]doctor.Result, error)) error {
+	results, err := run(func(name string, done, of int) { s.progress("%d of %d: %s", done+1, of, name) })
 	s.progress("")
 	if err != nil {
 		return err
 	}
 	shown := newShownChecks(results)
-	if err := s.show(shown, func(p *page.Page) { shown.text(p, c.All) }); err != nil {
+	if err := s.show(shown, func(p *page.Page) { shown.text(p, all) }); err != nil {
 		return err
 	}
 	return shown.verdict()
@@ -69,6 +80,7 @@ func (s *shownChecks) verdict() error {
 	return nil
 }
 
+// newShownChecks counts the findings by level.
 func newShownChecks(results []doctor.Result) shownChecks {
 	shown := shownChecks{Checks: results}
 	for _, result := range results {
@@ -92,7 +104,7 @@ func newShownChecks(results []doctor.Result) shownChecks {
 // a finding.
 func (s *shownChecks) text(p *page.Page, all bool) {
 	for _, level := range []doctor.Level{doctor.Problem, doctor.Warning, doctor.Note, doctor.Unknown} {
-		for _, found := range alike(s.Checks, level) {
+		for _, found := range mergeFindings(s.Checks, level) {
 			printFinding(p, strings.Join(found.checks, ", "), found.Finding)
 		}
 	}
@@ -107,24 +119,24 @@ func (s *shownChecks) text(p *page.Page, all bool) {
 		len(s.Checks), s.Problems, s.Warnings, s.Notes, s.Unknown)
 }
 
-// findings is a finding with all checks that made it. Many checks have the same finding if, for
+// mergedFinding is a finding with all checks that made it. Many checks have the same finding if, for
 // example, the table is missing.
-type findings struct {
+type mergedFinding struct {
 	doctor.Finding
 	checks []string
 }
 
-// alike returns the findings of a level, with equal findings merged.
-func alike(results []doctor.Result, level doctor.Level) []*findings {
-	var all []*findings
-	known := map[doctor.Finding]*findings{}
+// mergeFindings returns the findings of a level, with equal findings merged.
+func mergeFindings(results []doctor.Result, level doctor.Level) []*mergedFinding {
+	var all []*mergedFinding
+	known := map[doctor.Finding]*mergedFinding{}
 	for _, result := range results {
 		for _, finding := range result.Findings {
 			if finding.Level != level {
 				continue
 			}
 			if known[finding] == nil {
-				known[finding] = &findings{Finding: finding}
+				known[finding] = &mergedFinding{Finding: finding}
 				all = append(all, known[finding])
 			}
 			known[finding].checks = append(known[finding].checks, result.Check)
@@ -133,6 +145,7 @@ func alike(results []doctor.Result, level doctor.Level) []*findings {
 	return all
 }
 
+// printFinding prints the checks and the level of a finding, what is wrong, and what to do.
 func printFinding(p *page.Page, check string, f doctor.Finding) {
 	paint := map[doctor.Level]func(string) string{
 		doctor.Problem: p.Red, doctor.Warning: p.Yellow, doctor.Note: p.Dim, doctor.Unknown: p.Dim,
@@ -142,4 +155,46 @@ func printFinding(p *page.Page, check string, f doctor.Finding) {
 	p.Printf("%s\n", p.Bold(page.Wrap(check, paint((level + "       ")[:7])+"  ", width)))
 	p.Printf("%s\n", page.Wrap(page.Safe(f.What)+".", indent, width))
 	p.Printf("%s\n\n", page.Wrap(page.Safe(f.Remedy)+".", indent+"→ ", width))
+}
+
+type verifyCommand struct {
+	Against string `placeholder:"NAME|URL" help:"Compare with this database: the one that is replaced, or another copy."`
+	Role    string `placeholder:"ROLE" help:"Examine the privileges of this role of the program, and not those of the connected role."`
+	All     bool   `short:"a" help:"Also show the checks that found nothing."`
+}
+
+func (verifyCommand) Help() string {
+	return `Use it on a restored database, or on one that will take over, before the first process uses it. It only reads, and scans the tables. It finds
+what is incomplete, and with --against what differs from another database. docs/operate.md has the steps around it. It does not know whether the
+effects in tables of your own are complete. The exit code is 3 if there is a warning or a problem, and otherwise 6 if a check was not possible;
+notes do not count.
+
+Example: idem verify -d postgres://new/shop --against postgres://old/shop`
+}
+
+// Run runs the checks of verify, with --against also on the other database.
+func (c *verifyCommand) Run(s *session) error {
+	pool, err := s.connected()
+	if err != nil {
+		return err
+	}
+	options := doctor.Options{Role: c.Role, Now: s.Now}
+	if c.Against != "" {
+		config, err := address.Flags{DBName: c.Against}.Config(func(name string) string {
+			if name == "DATABASE_URL" {
+				return "" // it names the database under test, and not the one to compare with
+			}
+			return s.Getenv(name)
+		}, s.name)
+		if err != nil {
+			return err
+		}
+		if options.Against, err = pgxpool.NewWithConfig(s.ctx, config); err != nil {
+			return err
+		}
+		defer options.Against.Close()
+	}
+	return runChecks(s, c.All, func(progress func(string, int, int)) ([]doctor.Result, error) {
+		return doctor.Verify(s.ctx, pool, options, progress)
+	})
 }

@@ -11,10 +11,10 @@ import (
 )
 
 type evictCommand struct {
-	name
+	recordArgs
 	Execution string `required:"" aliases:"operation" placeholder:"ID" help:"Execution id of the record, as idem show prints it. The record of another execution stays."`
 	DryRun    bool   `help:"Say what would be done, and do nothing."`
-	accountable
+	auditFlags
 }
 
 func (evictCommand) Help() string {
@@ -39,18 +39,21 @@ func (c *evictCommand) Run(s *session) error {
 	case found == nil:
 		return c.missing()
 	case found.ExecutionID != c.Execution:
-		return noRecordError{fmt.Sprintf("nothing was changed: the record of %s belongs to execution %s, which is not that of --execution", c.name.String(), found.ExecutionID)}
+		return noRecordError{fmt.Sprintf("nothing was changed: the record of %s belongs to execution %s, which is not that of --execution",
+			c.recordArgs.String(), found.ExecutionID)}
 	}
 	if operation != nil && (operation.State == record.Running || operation.State == record.Parked) {
-		return refusedError{fmt.Sprintf("nothing was changed: the key belongs to operation %s, which has not ended; idem operation cancel ends and undoes it", found.ExecutionID)}
+		return refusedError{fmt.Sprintf("nothing was changed: the key belongs to operation %s, which has not ended; "+
+			"idem operation cancel ends and undoes it", found.ExecutionID)}
 	}
 	abridge(&found.Key, false)
 	state := found.State
 	if found.Expired {
 		state = "expired"
 	}
-	what := fmt.Sprintf("the %s record of %s, created %s; %s", state, c.name.String(), page.Relative(found.CreatedAt, found.Now), consequence(found))
-	return change(s, &batch{DryRun: c.DryRun, accountable: c.accountable}, []record.Record{*found}, &changing[record.Record]{
+	what := fmt.Sprintf("the %s record of %s, created %s; %s", state, c.recordArgs.String(), page.Relative(found.CreatedAt, found.Now),
+		consequence(found))
+	return change(s, &batch{DryRun: c.DryRun, auditFlags: c.auditFlags}, []record.Record{*found}, &changeSpec[record.Record]{
 		kind: "records", will: "deletes", done: "deleted", table: &recordTable, name: func(*record.Record) string { return what },
 		do: func(ctx context.Context, _ *record.Record) error {
 			gone := false
@@ -59,16 +62,17 @@ func (c *evictCommand) Run(s *session) error {
 				return err
 			})
 			if err == nil && !gone {
-				return noRecordError{"nothing was deleted: the record of " + c.name.String() + " has changed meanwhile"}
+				return noRecordError{"nothing was deleted: the record of " + c.recordArgs.String() + " has changed meanwhile"}
 			}
 			return err
 		},
 	})
 }
 
-// read returns the record of the key, and its operation if it belongs to one. Both may be nil.
-func (n *name) find(s *session) (found *record.Record, operation *record.Operation, err error) {
-	err = s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
+// find returns the record of the key, and its operation if it belongs to one. Both may be nil. It
+// reads both in one transaction, so that they fit together.
+func (n *recordArgs) find(s *session) (found *record.Record, operation *record.Operation, err error) {
+	err = s.inTx(func(ctx context.Context, tx pgx.Tx) (err error) {
 		if found, err = record.Find(ctx, tx, n.Scope, n.Key, false); err == nil && found != nil && found.State == record.Running {
 			operation, err = record.FindOperation(ctx, tx, found.ExecutionID)
 		}

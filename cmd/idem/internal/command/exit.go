@@ -68,37 +68,39 @@ func finish(ctx context.Context, w World, err error) int {
 	case errors.Is(err, errFound):
 		return exitFound
 	case errors.Is(err, errUnknown), errors.Is(err, errStandby):
-		say(w, err.Error())
+		printError(w, err.Error())
 		return exitUnknown
 	case errors.Is(err, record.ErrUnknown): // also if a signal interrupted the COMMIT
-		say(w, err.Error())
+		printError(w, err.Error())
 		return exitFailed
 	case errors.As(context.Cause(ctx), &interrupted), errors.As(err, &interrupted):
-		say(w, interrupted.Error())
+		printError(w, interrupted.Error())
 		return exitSignal + int(interrupted.Signal)
 	case errors.As(err, &parse):
-		say(w, parse.Error()+"; see "+helpOf(parse))
+		printError(w, parse.Error()+"; see "+helpOf(parse))
 		return exitUsage
 	case errors.As(err, new(usageError)):
-		say(w, err.Error())
+		printError(w, err.Error())
 		return exitUsage
 	case errors.As(err, new(noRecordError)):
-		say(w, err.Error())
+		printError(w, err.Error())
 		return exitNoRecord
 	case errors.As(err, new(refusedError)):
-		say(w, err.Error())
+		printError(w, err.Error())
 		return exitRefused
 	}
-	say(w, explained(err).Error())
+	printError(w, explained(err).Error())
 	return exitFailed
 }
 
-func say(w World, text string) {
-	// Errors of the library begin with the prefix, which say adds to every line.
+// printError writes text to standard error, in one line with the name of the program. An error of
+// the library begins with the same prefix, which would appear twice.
+func printError(w World, text string) {
 	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "idem: ")
 	fmt.Fprintf(w.Stderr, "idem: %s\n", page.Safe(text))
 }
 
+// helpOf returns the command that prints the help for the words that were parsed.
 func helpOf(parse *kong.ParseError) string {
 	if command := parse.Context.Command(); command != "" {
 		return "idem " + strings.Fields(command)[0] + " --help"
@@ -106,7 +108,8 @@ func helpOf(parse *kong.ParseError) string {
 	return "idem --help"
 }
 
-// explained adds what to do about an error of the database. It returns other errors unchanged.
+// explained adds what to do about an error of the database. It returns other errors unchanged, since
+// those of the library say what to do.
 func explained(err error) error {
 	if refused := address.Refused(err); refused != err {
 		return refused

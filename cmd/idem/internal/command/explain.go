@@ -13,7 +13,7 @@ import (
 )
 
 type explainCommand struct {
-	name
+	recordArgs
 	request
 }
 
@@ -56,7 +56,7 @@ func (c *explainCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	holder, err := reading(s, func(ctx context.Context, tx pgx.Tx) (*record.Holder, error) {
+	holder, err := queryTx(s, func(ctx context.Context, tx pgx.Tx) (*record.Holder, error) {
 		return record.HolderOf(ctx, tx, db.LockOf(c.Scope, c.Key))
 	})
 	if err != nil {
@@ -76,13 +76,13 @@ func (c *explainCommand) Run(s *session) error {
 	return s.show(e, e.text)
 }
 
-// explanation is the JSON document of idem explain.
+// explanation is the JSON document of idem explain, and the text for a person.
 type explanation struct {
 	Verdict string         `json:"verdict"` // executes, replays, refused or waits
 	Error   string         `json:"error,omitempty"`
 	Reason  string         `json:"reason"`
 	Hint    string         `json:"hint,omitempty"`
-	Hashes  []*hashed      `json:"request_hashes,omitempty"`
+	Hashes  []*requestHash `json:"request_hashes,omitempty"`
 	Record  *record.Record `json:"record,omitempty"`
 	Holder  *record.Holder `json:"held_by,omitempty"` // the session whose transaction holds the key
 }
@@ -92,7 +92,7 @@ type explanation struct {
 // A key that an uncommitted transaction holds has the state processing and no execution id, because
 // the row is not visible. Next come a missing and an expired record, where the call executes. A
 // live record is compared by its hash before its state matters.
-func explain(r *record.Record, entry idem.Entry, hashes []*hashed, operation *record.Operation) *explanation {
+func explain(r *record.Record, entry idem.Entry, hashes []*requestHash, operation *record.Operation) *explanation {
 	e := &explanation{Hashes: hashes, Record: r}
 	if r != nil {
 		abridge(&r.Key, false)
@@ -125,6 +125,30 @@ func explain(r *record.Record, entry idem.Entry, hashes []*hashed, operation *re
 	return e
 }
 
+// explainOperation sets the verdict for a key that an operation holds.
+func (e *explanation) explainOperation(o *record.Operation) {
+	switch {
+	case o == nil:
+		e.Verdict, e.Error, e.Reason = waits, "ErrInProgress", "an operation held the key a moment ago"
+		e.Hint = "run the command again"
+	case o.State == record.Parked:
+		e.Verdict, e.Error = refused, "operation.ErrParked"
+		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is parked at step " + page.Safe(o.Step) + ": " + page.Safe(o.Reason) + ": " + page.Safe(o.ReasonText)
+		e.Hint = "see idem operation show " + o.ID + "; then: idem operation retry, resolve or cancel"
+	default:
+		e.Verdict, e.Error = waits, "ErrInProgress"
+		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is in progress, at step " + page.Safe(o.Step) + " since " + page.Time(o.Since)
+		if !o.Attended {
+			e.Reason += "; no process executes it"
+			if last := lastErrorOf(o); last != "" {
+				e.Reason += "; last error: " + last
+			}
+			e.Hint = "a Worker that has its definition, or this call, resumes it; it is due at " + page.Time(o.WakeAt)
+		}
+	}
+}
+
+// replay sets the verdict for a record with a response.
 func (e *explanation) replay(r *record.Record) {
 	e.Verdict, e.Reason = replays, "the effect of execution "+r.ExecutionID+" is committed"
 	if r.State == record.Failed {
@@ -135,6 +159,7 @@ func (e *explanation) replay(r *record.Record) {
 	}
 }
 
+// since says when the claim was made, if that is known.
 func since(entry idem.Entry) string {
 	if entry.Since.IsZero() {
 		return ""
@@ -150,6 +175,7 @@ func sentence(text string) string {
 	return text + "."
 }
 
+// text prints the verdict and its reason first, and then the facts behind them.
 func (e *explanation) text(p *page.Page) {
 	verdict := map[string]string{
 		executes: p.Yellow("executes") + ": the function runs",
@@ -166,7 +192,7 @@ func (e *explanation) text(p *page.Page) {
 		p.Printf("\n")
 		var rows [][]string
 		for _, h := range e.Hashes {
-			rows = append(rows, []string{h.Way, h.outcome(p)})
+			rows = append(rows, []string{h.Way, h.text(p)})
 		}
 		p.Table(page.Columns("REQUEST HASHED BY", "HASH"), rows)
 	}

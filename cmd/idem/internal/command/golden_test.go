@@ -97,7 +97,7 @@ var changes = map[string]string{
 }
 
 // line splits a command line, and replaces the names of stored objects.
-func (d *desk) line(text string) []string {
+func (d *harness) line(text string) []string {
 	words := strings.Fields(text)
 	for i := range words {
 		switch words[i] {
@@ -118,7 +118,7 @@ func (d *desk) line(text string) []string {
 // The commands that only read share a database.
 func TestOutput_MatchesGoldenFiles(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.keepAll()
 	compare := func(name, line string) {
 		for kind, further := range map[string][]string{"txt": nil, "json": {"--json"}} {
@@ -139,7 +139,7 @@ func TestOutput_MatchesGoldenFiles(t *testing.T) {
 
 func TestOutput_HidesKeysAndContents(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.keepAll()
 	secrets := []string{placed, declined, forgotten, left, "secret", base64.StdEncoding.EncodeToString([]byte("the secret")), "X-Order", "Ada", "Grace", "the header",
 		"teapot", "ch_secret", "order\":", `"yes"`, "\x1b", "\u202e"}

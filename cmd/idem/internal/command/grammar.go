@@ -12,23 +12,24 @@ import (
 )
 
 // grammar declares all commands and flags for kong. kong calls the method Run of the selected
-// command. The method Help of a command returns its detailed help.
+// command. The method Help of a command returns its detailed help. The groups separate commands that
+// only look from commands that change something.
 type grammar struct {
 	globals
 
 	Doctor    doctorCommand    `cmd:"" group:"look" help:"Find common problems, and say what to do."`
 	Verify    verifyCommand    `cmd:"" group:"look" help:"Check that a restored or replicated database is complete."`
 	Stats     statsCommand     `cmd:"" group:"look" help:"Estimate the number, size and age of records."`
-	Watch     watchCommand     `cmd:"" group:"look" help:"The same, again and again."`
-	UI        uiCommand        `cmd:"" name:"ui" group:"look" help:"The same and more as a web page, with operations, messages and acts."`
-	Stuck     stuckCommand     `cmd:"" group:"look" help:"What needs a person, and why."`
-	Show      showCommand      `cmd:"" group:"look" help:"One record."`
-	List      listCommand      `cmd:"" group:"look" help:"Records, in the order of scope and key."`
-	Explain   explainCommand   `cmd:"" group:"look" help:"What the next call with a key would get, and why."`
-	Audit     auditCommand     `cmd:"" group:"look" help:"What people changed: who, when and why."`
+	Watch     watchCommand     `cmd:"" group:"look" help:"Print the figures of stats repeatedly."`
+	UI        uiCommand        `cmd:"" name:"ui" group:"look" help:"Serve a web page with figures, operations, messages and the audit log."`
+	Stuck     stuckCommand     `cmd:"" group:"look" help:"List what needs a person, and why."`
+	Show      showCommand      `cmd:"" group:"look" help:"Show one record."`
+	List      listCommand      `cmd:"" group:"look" help:"List records, in the order of scope and key."`
+	Explain   explainCommand   `cmd:"" group:"look" help:"Say what the next call with a key would get, and why."`
+	Audit     auditCommand     `cmd:"" group:"look" help:"List what people changed: who, when and why."`
 	Operation operationCommand `cmd:"" group:"change" help:"Operations: list, show, retry, resolve and cancel them."`
-	Outbox    outboxCommand    `cmd:"" group:"look" help:"Messages that are not published yet."`
-	Inbox     inboxCommand     `cmd:"" group:"look" help:"Messages that consumers failed to handle."`
+	Outbox    outboxCommand    `cmd:"" group:"look" help:"Show messages that are not published yet."`
+	Inbox     inboxCommand     `cmd:"" group:"look" help:"Show messages that consumers failed to handle."`
 	Dead      deadCommand      `cmd:"" group:"change" help:"Dead letters: list, show, redrive and drop them."`
 	Evict     evictCommand     `cmd:"" group:"change" help:"Delete one record, so that its key is new again."`
 	Purge     purgeCommand     `cmd:"" group:"change" help:"Delete expired rows."`
@@ -51,6 +52,7 @@ type globals struct {
 	Timeout span `name:"timeout" group:"database" default:"30s" placeholder:"SPAN" help:"Maximum time of a statement. 0: none. Default: ${default}."`
 }
 
+// groups has the titles of the groups of commands and flags, in the order of the help.
 var groups = kong.ExplicitGroups([]kong.Group{
 	{Key: "look", Title: "Look"}, {Key: "change", Title: "Change"}, {Key: "other", Title: "Other"},
 	{Key: "database", Title: "Database"}, {Key: "output", Title: "Output"},

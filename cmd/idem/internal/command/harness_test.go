@@ -19,17 +19,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// desk runs idem commands against a database of its own.
-type desk struct {
+// harness runs idem commands against a database of its own.
+type harness struct {
 	t    *testing.T
 	pool *pgxpool.Pool
 	dsn  string
 }
 
-func newDesk(t *testing.T) *desk {
+func newHarness(t *testing.T) *harness {
 	t.Helper()
 	dsn := pgtest.DSN(t)
-	return &desk{t, pgtest.Open(t, dsn), dsn}
+	return &harness{t, pgtest.Open(t, dsn), dsn}
 }
 
 // said is the result of a command.
@@ -39,9 +39,9 @@ type said struct {
 }
 
 // idem runs a command in this process, without a terminal.
-func (d *desk) idem(args ...string) said { return d.call(context.Background(), nil, args...) }
+func (d *harness) idem(args ...string) said { return d.call(context.Background(), nil, args...) }
 
-func (d *desk) call(ctx context.Context, change func(*command.World), args ...string) said {
+func (d *harness) call(ctx context.Context, change func(*command.World), args ...string) said {
 	d.t.Helper()
 	var stdout, stderr bytes.Buffer
 	world := command.World{
@@ -55,7 +55,7 @@ func (d *desk) call(ctx context.Context, change func(*command.World), args ...st
 	return said{code, stdout.String(), stderr.String()}
 }
 
-func (d *desk) exec(sql string, args ...any) {
+func (d *harness) exec(sql string, args ...any) {
 	d.t.Helper()
 	if _, err := d.pool.Exec(d.t.Context(), sql, args...); err != nil {
 		d.t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 // commands returns the commands that the help lists.
 func commands(t *testing.T) []string {
 	t.Helper()
-	help := (&desk{t: t}).idem("--help")
+	help := (&harness{t: t}).idem("--help")
 	_, list, _ := strings.Cut(help.stdout, "Commands:")
 	var names []string
 	for _, match := range regexp.MustCompile(`(?m)^  ([a-z]+) `).FindAllStringSubmatch(list, -1) {
@@ -23,7 +23,7 @@ var below = []string{"migrate up", "migrate down", "migrate status",
 	"operation list", "operation show", "operation history", "operation retry", "operation resolve", "operation cancel",
 	"outbox stats", "outbox list", "outbox forget", "inbox stats", "inbox list", "dead list", "dead show", "dead redrive", "dead drop"}
 
-func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
+func TestHelp_OfEveryCommandHasAnExample(t *testing.T) {
 	t.Parallel()
 	all := commands(t)
 	if len(all) < 9 {
@@ -31,16 +31,16 @@ func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
 	}
 	for _, name := range append(all, below...) {
 		words := strings.Fields(name)
-		help := (&desk{t: t}).idem(append(words, "--help")...)
+		help := (&harness{t: t}).idem(append(words, "--help")...)
 		help.want(t, 0, "Usage: idem "+name, "Example:")
 		compareGolden(t, "help-"+strings.Join(words, "-")+".txt", help.stdout)
 	}
-	compareGolden(t, "help.txt", (&desk{t: t}).idem("--help").stdout)
+	compareGolden(t, "help.txt", (&harness{t: t}).idem("--help").stdout)
 }
 
 func TestHelp_ExplainsTopics(t *testing.T) {
 	t.Parallel()
-	d := &desk{t: t}
+	d := &harness{t: t}
 	d.idem("help", "topics").want(t, 0, "parked\n", "in doubt\n", "epoch\n", "lane\n", "held\n", "docs/glossary.md")
 	one := d.idem("help", "in", "doubt")
 	one.want(t, 0, "in doubt\n", "Ask the other side", "docs/glossary.md")
@@ -54,9 +54,9 @@ func TestHelp_ExplainsTopics(t *testing.T) {
 }
 
 // Every example in the help parses.
-func TestExamplesInTheHelpAreUnderstood(t *testing.T) {
+func TestHelp_ExamplesParse(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	for _, name := range append(commands(t), below...) {
 		help := d.idem(append(strings.Fields(name), "--help")...)
 		_, example, _ := strings.Cut(strings.Join(strings.Fields(help.stdout), " "), "Example: idem ")

@@ -13,8 +13,8 @@ import (
 )
 
 type inboxCommand struct {
-	Stats inboxStatsCommand `cmd:"" help:"The failing messages and dead letters of each consumer."`
-	List  inboxListCommand  `cmd:"" help:"Messages that failed and will be retried, the earliest failure first."`
+	Stats inboxStatsCommand `cmd:"" help:"Count the failing messages and dead letters of each consumer."`
+	List  inboxListCommand  `cmd:"" help:"List messages that failed and will be retried, the earliest failure first."`
 }
 
 func (inboxCommand) Help() string {
@@ -31,6 +31,7 @@ func (inboxStatsCommand) Help() string {
 Example: idem inbox stats --json`
 }
 
+// consumerTable shows for each consumer how long it has had a failing message, and a dead letter.
 var consumerTable = table[record.Consumer]{
 	"no message fails, and there are no dead letters",
 	page.Columns("CONSUMER", ">FAILING", ">SINCE", ">ATTEMPTS", "NEXT TRY", ">DEAD", ">SINCE"),
@@ -49,8 +50,9 @@ var consumerTable = table[record.Consumer]{
 	},
 }
 
+// Run prints the backlog of each consumer.
 func (inboxStatsCommand) Run(s *session) error {
-	consumers, err := reading(s, record.Consumers)
+	consumers, err := queryTx(s, record.Consumers)
 	if err != nil {
 		return err
 	}
@@ -100,13 +102,15 @@ var failingTable = table[record.Failing]{
 		if f.NextAt != nil {
 			next = nextTry(f.NextAt, f.Now)
 		}
-		if f.Hindered > 0 { // usually because of a lock
+		if f.Hindered > 0 { // usually because of a lock timeout, which is no fault of the message
 			attempts += fmt.Sprintf(" (%d not counted)", f.Hindered)
 		}
 		return []string{page.Safe(f.Consumer), page.Safe(f.Source), page.Safe(f.ID), page.Safe(f.Key), ageOf(&f.Since, f.Now), attempts, next}
 	},
 }
 
+// Run lists failing messages. It has no mark for --after: the list is in the order of the first
+// failure, and a message that is handled leaves it.
 func (c *inboxListCommand) Run(s *session) error {
 	return showList(s, c.Limit, "messages", &failingTable, nil, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.Failing, error) {
 		found, err := record.FailingMessages(ctx, tx, c.Consumer, c.Source, limit)

@@ -30,7 +30,8 @@ type afterFlag struct {
 	After string `placeholder:"MARK" help:"Continue after this mark, which the end of a list prints."`
 }
 
-// table says how rows are printed.
+// table says how rows are printed. A list, a preview and a section of a report use it in the same
+// way.
 type table[T any] struct {
 	none    string // printed if there are no rows
 	columns []page.Column
@@ -52,11 +53,13 @@ func (t *table[T]) print(p *page.Page, rows []T) {
 // showList prints the rows that read returns, or a JSON document that has them under name. It reads
 // one row more than limit, to know whether there are more. mark returns the mark of a row for
 // --after; it may be nil or return "".
-func showList[T any](s *session, limit int, name string, t *table[T], mark func(*T) string, read func(ctx context.Context, tx pgx.Tx, limit int) ([]T, error)) error {
+func showList[T any](
+	s *session, limit int, name string, t *table[T], mark func(*T) string, read func(ctx context.Context, tx pgx.Tx, limit int) ([]T, error),
+) error {
 	if err := checkLimit(limit); err != nil {
 		return err
 	}
-	rows, err := reading(s, func(ctx context.Context, tx pgx.Tx) ([]T, error) { return read(ctx, tx, limit+1) })
+	rows, err := queryTx(s, func(ctx context.Context, tx pgx.Tx) ([]T, error) { return read(ctx, tx, limit+1) })
 	if err != nil {
 		return err
 	}
@@ -89,25 +92,26 @@ func checkLimit(limit int) error {
 	return nil
 }
 
-// reading runs a query in a transaction with --timeout, and returns its result.
-func reading[T any](s *session, query func(context.Context, pgx.Tx) (T, error)) (result T, err error) {
-	err = s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
+// queryTx runs a query in a transaction with --timeout, and returns its result.
+func queryTx[T any](s *session, query func(context.Context, pgx.Tx) (T, error)) (result T, err error) {
+	err = s.inTx(func(ctx context.Context, tx pgx.Tx) (err error) {
 		result, err = query(ctx, tx)
 		return err
 	})
 	return result, err
 }
 
-// markOf returns the mark for a row with these names.
-func markOf(names ...string) string {
+// encodeMark returns the mark for a row with these names. The names are the columns of the sort
+// order: a list continues behind the mark even if its row was deleted meanwhile.
+func encodeMark(names ...string) string {
 	for i := range names {
 		names[i] = url.PathEscape(names[i])
 	}
 	return strings.Join(names, "/")
 }
 
-// readMark is the inverse of markOf for n names. It returns empty names for an empty mark.
-func readMark(mark string, n int) ([]string, error) {
+// decodeMark is the inverse of encodeMark for n names. It returns empty names for an empty mark.
+func decodeMark(mark string, n int) ([]string, error) {
 	if mark == "" {
 		return make([]string, n), nil
 	}
@@ -153,7 +157,7 @@ var recordTable = table[record.Record]{
 
 // Run lists records.
 func (c *listCommand) Run(s *session) error {
-	after, err := readMark(c.After, 2)
+	after, err := decodeMark(c.After, 2)
 	if err != nil {
 		return err
 	}
@@ -161,7 +165,7 @@ func (c *listCommand) Run(s *session) error {
 	if c.After != "" {
 		filter.After = &record.Name{Scope: after[0], Key: after[1]}
 	}
-	mark := func(r *record.Record) string { return markOf(r.Scope, r.Key) }
+	mark := func(r *record.Record) string { return encodeMark(r.Scope, r.Key) }
 	if !c.Full {
 		mark = nil // the key is abridged
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-func TestRelayThatRunsIsNotForgotten(t *testing.T) {
+func TestForget_RefusesARunningRelay(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.keepMessages()
 	d.exec(`INSERT INTO idem.leases (instance, expires_at) VALUES (990001, now() + interval '1 hour')`)
 	d.exec(`INSERT INTO idem.relays (relay, lane, instance, since, generation) VALUES ('invoices', 0, 990001, now(), 1)`)
@@ -28,9 +28,9 @@ func TestRelayThatRunsIsNotForgotten(t *testing.T) {
 	d.idem("outbox", "forget", "invoices", "--yes").want(t, 0) // idempotent
 }
 
-func TestSealedDeadLetterOfTheOutboxIsShownAndGoesBack(t *testing.T) {
+func TestDead_ShowsAndRedrivesASealedLetter(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	secret := []byte(strings.Repeat("s", 32))
 	sealer := seal.New(seal.Keys{Primary: "2026-11", Secrets: map[string][]byte{"2026-11": secret}})
 	name := db.LetterName{Side: deadletter.Outbox, Source: "orders", ID: waitingID}
@@ -64,7 +64,7 @@ func TestSealedDeadLetterOfTheOutboxIsShownAndGoesBack(t *testing.T) {
 // A failing row in idem.inbox would block the later messages of its key.
 func TestDeadDrop_EndsARedriveThatIsNotHandledYet(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	message := inbox.Message{Source: "stripe", ID: "evt_1", Key: "a", Payload: []byte("the payload")}
 	outcome, err := inbox.Handle(t.Context(), d.pool, "billing", message, func(pgx.Tx) error { return errors.New("refused") }, inbox.WithMaxAttempts(1))
 	if err != nil || outcome.State != inbox.Dead {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
@@ -30,11 +31,11 @@ Example: idem migrate up --yes`
 type (
 	migrateUpCommand struct {
 		owner
-		consent
+		confirmFlag
 	}
 	migrateDownCommand struct {
 		owner
-		consent
+		confirmFlag
 	}
 	migrateStatusCommand struct{ owner }
 )
@@ -56,45 +57,52 @@ func (migrateStatusCommand) Help() string { return "Example: idem migrate status
 func shownMigrations(all []migrate.Migration) []map[string]any {
 	shown := []map[string]any{}
 	for _, m := range all {
-		shown = append(shown, map[string]any{"version": m.Version, "name": m.Name, "applied_at": moment(m.AppliedAt)})
+		shown = append(shown, map[string]any{"version": m.Version, "name": m.Name, "applied_at": timeOrNil(m.AppliedAt)})
 	}
 	return shown
 }
 
-// database opens a database/sql connection for the migrations. The sessions run as the role of
-// --role.
-func (o owner) database(s *session) (*sql.DB, error) {
+// config returns the configuration of a pool whose sessions run as the role of --role. That role owns
+// the tables, and a role that only calls must not be able to alter them.
+func (o owner) config(s *session) (*pgxpool.Config, error) {
 	config, err := s.globals.Config(s.Getenv, s.name)
-	if err != nil {
-		return nil, err
-	}
-	if o.Role != "" {
+	if err == nil && o.Role != "" {
 		config.ConnConfig.RuntimeParams["role"] = o.Role
 	}
-	return stdlib.OpenDB(*config.ConnConfig), nil
+	return config, err
+}
+
+// status returns all migrations, and a database/sql connection to run them. The caller closes it.
+func (o owner) status(s *session) (*sql.DB, []migrate.Migration, error) {
+	config, err := o.config(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	db := stdlib.OpenDB(*config.ConnConfig)
+	all, err := migrate.Status(s.ctx, db, migrations.FS)
+	if err != nil {
+		db.Close()
+	}
+	return db, all, err
 }
 
 // Run applies the pending migrations. If none is pending, it checks that the tables exist.
 func (c *migrateUpCommand) Run(s *session) error {
-	db, err := c.database(s)
+	db, all, err := c.status(s)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	all, err := migrate.Status(s.ctx, db, migrations.FS)
-	if err != nil {
-		return err
-	}
 	pending := slices.DeleteFunc(all, func(m migrate.Migration) bool { return !isPending(m) })
 	if len(pending) == 0 {
-		if err := lost(s, db); err != nil {
+		if err := checkSchemaExists(s, db); err != nil {
 			return err
 		}
 	} else if err := c.ask(s, "applies "+names(pending)); err != nil {
 		return err
 	}
 	s.progress("applying %d migrations", len(pending))
-	applied, err := migrate.Up(unbroken(s), db, migrations.FS)
+	applied, err := migrate.Up(uninterruptible(s), db, migrations.FS)
 	s.progress("")
 	if err != nil {
 		return err
@@ -109,18 +117,18 @@ func (c *migrateUpCommand) Run(s *session) error {
 	})
 }
 
-// unbroken returns a context that a signal does not cancel. A migration that has begun runs to its
+// uninterruptible returns a context that a signal does not cancel. A migration that has begun runs to its
 // end and releases its lock. It also gives the command more time to end after a signal.
-func unbroken(s *session) context.Context {
-	s.isUnbroken.Store(true)
+func uninterruptible(s *session) context.Context {
+	s.isUninterruptible.Store(true)
 	return context.WithoutCancel(s.ctx)
 }
 
 func isPending(m migrate.Migration) bool { return m.AppliedAt.IsZero() }
 
-// lost returns an error if all migrations count as applied, but the table idem.records is missing.
+// checkSchemaExists returns an error if all migrations count as applied, but the table idem.records is missing.
 // That is so if the schema was dropped or not restored, and the version table was kept.
-func lost(s *session, db *sql.DB) error {
+func checkSchemaExists(s *session, db *sql.DB) error {
 	var there bool
 	if err := db.QueryRowContext(s.ctx, "SELECT to_regclass('idem.records') IS NOT NULL").Scan(&there); err != nil || there {
 		return err
@@ -129,6 +137,7 @@ func lost(s *session, db *sql.DB) error {
 		"Restore the schema idem from a backup; or, if its records are lost, DROP TABLE public.idem_goose_version and run the command again"}
 }
 
+// names joins the names of migrations for a question or a message.
 func names(all []migrate.Migration) string {
 	var names []string
 	for _, m := range all {
@@ -139,15 +148,11 @@ func names(all []migrate.Migration) string {
 
 // Run undoes the latest migration after confirmation, and deletes the data in its tables.
 func (c *migrateDownCommand) Run(s *session) error {
-	db, err := c.database(s)
+	db, all, err := c.status(s)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	all, err := migrate.Status(s.ctx, db, migrations.FS)
-	if err != nil {
-		return err
-	}
 	applied := slices.DeleteFunc(all, isPending)
 	if len(applied) == 0 {
 		return s.show(shownMigrations(nil), func(p *page.Page) { p.Printf("nothing to do: no migration is applied\n") })
@@ -155,7 +160,7 @@ func (c *migrateDownCommand) Run(s *session) error {
 	if err := c.ask(s, fmt.Sprintf("undoes %s and deletes all data in its tables; a key without a record is new, and a retry executes again", applied[len(applied)-1].Name)); err != nil {
 		return err
 	}
-	undone, err := migrate.Down(unbroken(s), db, migrations.FS)
+	undone, err := migrate.Down(uninterruptible(s), db, migrations.FS)
 	if err != nil {
 		return err
 	}
@@ -168,15 +173,11 @@ func (c *migrateDownCommand) Run(s *session) error {
 
 // Run lists the migrations. It returns errFound if one is pending.
 func (c *migrateStatusCommand) Run(s *session) error {
-	db, err := c.database(s)
+	db, all, err := c.status(s)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	all, err := migrate.Status(s.ctx, db, migrations.FS)
-	if err != nil {
-		return err
-	}
 	err = s.show(shownMigrations(all), func(p *page.Page) {
 		(&table[migrate.Migration]{columns: page.Columns("MIGRATION", "APPLIED"), row: func(p *page.Page, m *migrate.Migration) []string {
 			applied := p.Red("missing")

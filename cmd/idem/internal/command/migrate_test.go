@@ -23,9 +23,9 @@ func files(t *testing.T) []string {
 	return found
 }
 
-func TestMigrateBringsTheSchemaUpAndTakesItBack(t *testing.T) {
+func TestMigrate_UpAndDown(t *testing.T) {
 	t.Parallel()
-	d := &desk{t: t, dsn: pgtest.EmptyDSN(t)}
+	d := &harness{t: t, dsn: pgtest.EmptyDSN(t)}
 	all := files(t)
 	d.idem("migrate", "status").want(t, 3, all[0], "missing")
 	d.idem("migrate", "status", "--json").want(t, 3, `"name": "`+all[0]+`"`, `"applied_at": null`)
@@ -46,9 +46,9 @@ func TestMigrateBringsTheSchemaUpAndTakesItBack(t *testing.T) {
 }
 
 // A restore of a single schema can leave the version table without the schema idem.
-func TestMigrateSaysThatTheSchemaIsLostAndNotThatItIsUpToDate(t *testing.T) {
+func TestMigrate_ReportsALostSchema(t *testing.T) {
 	t.Parallel()
-	d := &desk{t: t, dsn: pgtest.DSN(t)}
+	d := &harness{t: t, dsn: pgtest.DSN(t)}
 	d.idem("migrate", "up", "--yes").want(t, 0, "up to date")
 	conn, err := pgx.Connect(t.Context(), d.dsn)
 	if err != nil {
@@ -62,9 +62,9 @@ func TestMigrateSaysThatTheSchemaIsLostAndNotThatItIsUpToDate(t *testing.T) {
 }
 
 // The documentation recommends an owner of the schema that cannot log in.
-func TestMigrateActsAsTheRoleThatIsToOwnTheSchema(t *testing.T) {
+func TestMigrate_ActsAsTheOwnerRole(t *testing.T) {
 	t.Parallel()
-	d := &desk{t: t, dsn: pgtest.EmptyDSN(t)}
+	d := &harness{t: t, dsn: pgtest.EmptyDSN(t)}
 	conn, err := pgx.Connect(t.Context(), d.dsn)
 	if err != nil {
 		t.Fatal(err)

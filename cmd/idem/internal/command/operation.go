@@ -17,9 +17,9 @@ import (
 )
 
 type operationCommand struct {
-	List    operationListCommand    `cmd:"" help:"Operations, the latest first."`
-	Show    operationShowCommand    `cmd:"" help:"One operation, with a timeline of its steps."`
-	History operationHistoryCommand `cmd:"" help:"The history of one operation, for idemtest.Replay."`
+	List    operationListCommand    `cmd:"" help:"List operations, the latest first."`
+	Show    operationShowCommand    `cmd:"" help:"Show one operation, with a timeline of its steps."`
+	History operationHistoryCommand `cmd:"" help:"Write the history of one operation, for idemtest.Replay."`
 	Retry   operationRetryCommand   `cmd:"" help:"Resume a parked operation."`
 	Resolve operationResolveCommand `cmd:"" help:"Record the outcome of a call that is in doubt."`
 	Cancel  operationCancelCommand  `cmd:"" help:"End an operation, and undo its steps."`
@@ -43,7 +43,7 @@ func (c *operationID) find(s *session, work func(context.Context, pgx.Tx, *recor
 	if id.Scan(c.ID) != nil {
 		return nil, usage("%q is not an operation id", page.Safe(c.ID))
 	}
-	found, err := reading(s, func(ctx context.Context, tx pgx.Tx) (*record.Operation, error) {
+	found, err := queryTx(s, func(ctx context.Context, tx pgx.Tx) (*record.Operation, error) {
 		found, err := record.FindOperation(ctx, tx, id.String())
 		if err == nil && found != nil && work != nil {
 			err = work(ctx, tx, found)
@@ -83,7 +83,7 @@ var operationTable = table[record.Operation]{
 	},
 }
 
-// Run lists operations.
+// Run lists operations. The mark is the id of the last one: its creation time is read from its row.
 func (c *operationListCommand) Run(s *session) error {
 	if c.After != "" && new(pgtype.UUID).Scan(c.After) != nil {
 		return usage("--after must be a mark that the end of a list printed")
@@ -102,7 +102,8 @@ func (c *operationListCommand) Run(s *session) error {
 	})
 }
 
-// openOperations opens the last errors, and abridges the keys unless whole is set.
+// openOperations opens the last errors, and abridges the keys unless whole is set. Without a Sealer a
+// sealed error stays "sealed".
 func openOperations(all []record.Operation, sealer idem.Sealer, whole bool) {
 	record.OpenErrors(all, sealer)
 	for i := range all {
@@ -110,8 +111,8 @@ func openOperations(all []record.Operation, sealer idem.Sealer, whole bool) {
 	}
 }
 
-// longestCell is the maximum number of characters of a text in a table.
-const longestCell = 200
+// maxCellLength is the maximum number of characters of a text in a table.
+const maxCellLength = 200
 
 // reasonOf returns why an operation is parked: the code and the text. It returns "" if the
 // operation is not parked.
@@ -119,7 +120,7 @@ func reasonOf(o *record.Operation) string {
 	if o.Reason == "" {
 		return ""
 	}
-	return page.Safe(o.Reason + ": " + page.Clipped(o.ReasonText, longestCell))
+	return page.Safe(o.Reason + ": " + page.Clipped(o.ReasonText, maxCellLength))
 }
 
 // lastErrorOf describes the last error of an operation in one line, or returns "".
@@ -127,10 +128,11 @@ func lastErrorOf(o *record.Operation) string {
 	if o.LastError == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s: %s", attemptOf(o), page.Safe(page.Clipped(o.LastError.Text, longestCell)))
+	return fmt.Sprintf("%s: %s", attemptOf(o), page.Safe(page.Clipped(o.LastError.Text, maxCellLength)))
 }
 
-// attemptOf says which attempt failed last, when it failed, and when the next one begins.
+// attemptOf says which attempt failed last, when it failed, and when the next one begins. Without a
+// step, the function itself has returned the error.
 func attemptOf(o *record.Operation) string {
 	e := o.LastError
 	what := fmt.Sprintf("run %d of the function", e.Attempt)
@@ -215,29 +217,6 @@ func (c *operationHistoryCommand) Run(s *session) error {
 	}
 	_, err = s.Stdout.Write(history)
 	return err
-}
-
-// explainOperation sets the verdict for a key that an operation holds.
-func (e *explanation) explainOperation(o *record.Operation) {
-	switch {
-	case o == nil:
-		e.Verdict, e.Error, e.Reason = waits, "ErrInProgress", "an operation held the key a moment ago"
-		e.Hint = "run the command again"
-	case o.State == record.Parked:
-		e.Verdict, e.Error = refused, "operation.ErrParked"
-		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is parked at step " + page.Safe(o.Step) + ": " + page.Safe(o.Reason) + ": " + page.Safe(o.ReasonText)
-		e.Hint = "see idem operation show " + o.ID + "; then: idem operation retry, resolve or cancel"
-	default:
-		e.Verdict, e.Error = waits, "ErrInProgress"
-		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is in progress, at step " + page.Safe(o.Step) + " since " + page.Time(o.Since)
-		if !o.Attended {
-			e.Reason += "; no process executes it"
-			if last := lastErrorOf(o); last != "" {
-				e.Reason += "; last error: " + last
-			}
-			e.Hint = "a Worker that has its definition, or this call, resumes it; it is due at " + page.Time(o.WakeAt)
-		}
-	}
 }
 
 // shownSteps joins the names of steps for display.

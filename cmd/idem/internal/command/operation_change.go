@@ -18,8 +18,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// chosenOperations has the flags that select the operations to change.
-type chosenOperations struct {
+// operationSelection has the flags that select the operations to change.
+type operationSelection struct {
 	batch
 	Name  string `placeholder:"NAME" help:"With --all: of this definition."`
 	Step  string `placeholder:"STEP" help:"With --all: at this step."`
@@ -29,7 +29,10 @@ type chosenOperations struct {
 
 // choose returns the selected operations. All of them are in state. One that is selected by its id
 // may also be in one of the states also. choose fails if there are none.
-func (c *chosenOperations) choose(s *session, state string, also ...string) ([]record.Operation, error) {
+//
+// It only finds out what the person means. Package operation checks the state again in the
+// transaction of the change, because an operation may be resumed while the person reads.
+func (c *operationSelection) choose(s *session, state string, also ...string) ([]record.Operation, error) {
 	filtered := c.Name != "" || c.Step != "" || c.Scope != "" || c.Older != 0
 	if err := c.check(filtered, "--name, --step, --scope or --older"); err != nil {
 		return nil, err
@@ -48,7 +51,7 @@ func (c *chosenOperations) choose(s *session, state string, also ...string) ([]r
 		abridge(&one.Key, false)
 		return []record.Operation{*one}, nil
 	}
-	found, err := reading(s, func(ctx context.Context, tx pgx.Tx) ([]record.Operation, error) {
+	found, err := queryTx(s, func(ctx context.Context, tx pgx.Tx) ([]record.Operation, error) {
 		return record.ListOperations(ctx, tx, record.OperationFilter{
 			ScopePrefix: c.Scope, Name: c.Name, Step: c.Step, State: state, Older: time.Duration(c.Older), Limit: c.Limit,
 		})
@@ -60,9 +63,12 @@ func (c *chosenOperations) choose(s *session, state string, also ...string) ([]r
 	return found, err
 }
 
-// changeOperations changes operations. It translates the errors of package operation.
-func changeOperations(s *session, b *batch, found []record.Operation, will, done string, preview []string, do func(context.Context, *record.Operation) error) error {
-	return change(s, b, found, &changing[record.Operation]{
+// changeOperations changes operations. It translates the errors of package operation: an operation
+// that was purged or resumed since it was read is skipped.
+func changeOperations(
+	s *session, b *batch, found []record.Operation, will, done string, preview []string, do func(context.Context, *record.Operation) error,
+) error {
+	return change(s, b, found, &changeSpec[record.Operation]{
 		kind: "operations", will: will, done: done, table: &operationTable, preview: preview,
 		name: func(o *record.Operation) string {
 			return fmt.Sprintf("operation %s (%s, %s at step %s)", o.ID, page.Safe(o.Name), o.State, orDash(o.Step))
@@ -80,7 +86,7 @@ func changeOperations(s *session, b *batch, found []record.Operation, will, done
 	})
 }
 
-type operationRetryCommand struct{ chosenOperations }
+type operationRetryCommand struct{ operationSelection }
 
 func (operationRetryCommand) Help() string {
 	return `Use it after you repaired the cause: the code is fixed, or the other side is available again. A Worker, or a call with the key, then resumes
@@ -95,11 +101,13 @@ func (c *operationRetryCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return changeOperations(s, &c.batch, found, "retries", "retried", nil, func(ctx context.Context, o *record.Operation) error { return operation.Retry(ctx, s.pool, o.ID) })
+	return changeOperations(s, &c.batch, found, "retries", "retried", nil, func(ctx context.Context, o *record.Operation) error {
+		return operation.Retry(ctx, s.pool, o.ID)
+	})
 }
 
 type operationCancelCommand struct {
-	chosenOperations
+	operationSelection
 	State          string `enum:"parked,running" default:"parked" placeholder:"STATE" help:"With --all: parked or running. Default: ${default}."`
 	WithoutCalling bool   `help:"Make no call in doubt again: the operation parks, and resolve records the outcome."`
 	WithoutCode    bool   `help:"End it by its recorded steps alone, for code that has changed or keeps failing. Steps that the code no longer has are not undone."`
@@ -168,7 +176,8 @@ func previewCancel(s *session, found []record.Operation, opts []operation.Cancel
 	s.progress("")
 	return []string{
 		fmt.Sprintf("%d have a step that is undone, and %d have a step that is done and stays, because it has no undo.", undoes, keeps),
-		fmt.Sprintf("%d make a call in doubt again under its key, %d ask about one, and %d park with a call in doubt before anything is undone.", repeats, asks, parks),
+		fmt.Sprintf("%d make a call in doubt again under its key, %d ask about one, and %d park with a call in doubt before anything is undone.",
+			repeats, asks, parks),
 	}, nil
 }
 
@@ -180,7 +189,7 @@ type operationResolveCommand struct {
 	Refused     string `xor:"finding" placeholder:"TEXT" help:"The other side refused the call: the function gets an error with that text."`
 	Step        string `placeholder:"STEP" help:"The step of the call, if several are in doubt. Default: the first of them."`
 	Value       string `placeholder:"JSON" help:"What the call returned, as JSON. -: read it from standard input."`
-	accountable
+	auditFlags
 }
 
 func (operationResolveCommand) Help() string {
@@ -195,7 +204,8 @@ Example: idem operation resolve 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --happened 
 // Run resolves a call in doubt of a parked operation.
 //
 // The finding names the epoch that was read. If the operation was resumed meanwhile, Resolve fails,
-// and the finding is not applied to another attempt.
+// and the finding is not applied to another attempt. That matters most here: the person has asked the
+// other side about one attempt, and knows nothing of a later one.
 func (c *operationResolveCommand) Run(s *session) error {
 	value, err := c.value(s)
 	if err != nil {
@@ -222,6 +232,7 @@ func (c *operationResolveCommand) Run(s *session) error {
 		return refusedError{fmt.Sprintf("nothing was changed: operation %s has no such call in doubt; see retry and cancel", o.ID)}
 	case call.IsUndo() && c.Value != "":
 		return usage("the call is an undo, which has no value: leave out --value")
+	// Without a value the function would get the zero value of its type, which is rarely right.
 	case !call.IsUndo() && c.Happened && c.Value == "":
 		return usage("give what the call returned: --value JSON, or --value null if it returned nothing")
 	case call.IsUndo() && c.Refused != "":
@@ -249,7 +260,7 @@ func (c *operationResolveCommand) Run(s *session) error {
 	abridge(&o.Key, false)
 	seen := operation.Status{Epoch: o.Epoch}
 	what := fmt.Sprintf("that %s %s, for", doubtName(call), outcome)
-	return changeOperations(s, &batch{accountable: c.accountable}, []record.Operation{*o}, "records "+what, "recorded "+what, nil,
+	return changeOperations(s, &batch{auditFlags: c.auditFlags}, []record.Operation{*o}, "records "+what, "recorded "+what, nil,
 		func(ctx context.Context, o *record.Operation) error {
 			return operation.Resolve(ctx, s.pool, o.ID, finding.As(seen).Of(call.Name), options...)
 		})

@@ -34,11 +34,11 @@ Example: idem operation show 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --reveal`
 // operation show.
 type timeline struct {
 	*record.Operation
-	InDoubt []shownCall   `json:"in_doubt,omitempty"`
-	Undos   []string      `json:"undos,omitempty"` // still to run, in this order
-	Kept    []string      `json:"kept,omitempty"`  // done, and have no undo
-	Input   *record.Value `json:"input"`
-	Steps   []record.Step `json:"steps"`
+	InDoubt []shownCall     `json:"in_doubt,omitempty"`
+	Undos   []string        `json:"undos,omitempty"` // still to run, in this order
+	Kept    []string        `json:"kept,omitempty"`  // done, and have no undo
+	Input   *record.Value   `json:"input"`
+	Steps   []record.Step   `json:"steps"`
 	Signals []record.Signal `json:"signals"`
 
 	full   bool // show the whole keys of calls
@@ -54,6 +54,8 @@ type shownCall struct {
 	name string // for display
 }
 
+// Run shows an operation. It reads the operation and its steps in one transaction. The undos still to
+// run are computed by package operation, from rows that it reads itself.
 func (c *operationShowCommand) Run(s *session) error {
 	t := timeline{full: c.Full, reveal: c.Reveal}
 	sealer, err := c.sealer(s)
@@ -87,12 +89,13 @@ func (c *operationShowCommand) Run(s *session) error {
 	return s.show(&t, t.text)
 }
 
-// readUndos reads which undos are still to run, and which steps stay because they have none.
+// readUndos reads which undos are still to run, and which steps stay because they have none. An
+// operation that was purged since Run has read it is shown without them.
 func (t *timeline) readUndos(s *session) error {
 	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
 	defer cancel()
 	status, err := operation.Show(ctx, s.pool, t.ID)
-	if err != nil && !errors.Is(err, operation.ErrUnknownOperation) { // not purged meanwhile
+	if err != nil && !errors.Is(err, operation.ErrUnknownOperation) {
 		return err
 	}
 	t.Undos, t.Kept = status.Undos, status.Kept
@@ -129,6 +132,7 @@ func (t *timeline) open(s *session, keys sealKeys, sealer idem.Sealer) error {
 	return nil
 }
 
+// text prints the facts, a table of the steps, and for a parked operation what to do.
 func (t *timeline) text(p *page.Page) {
 	p.Pairs(t.facts(p))
 	p.Printf("\n")
@@ -154,12 +158,7 @@ func (t *timeline) row(p *page.Page, e *record.Event) []string {
 	case !t.reveal && e.Value.Bytes > 0:
 		value = page.Bytes(e.Value.Bytes)
 	}
-	switch e.Mood {
-	case "bad":
-		outcome = p.Red(outcome)
-	case "warn":
-		outcome = p.Yellow(outcome)
-	}
+	outcome = inMood(p, e.Mood, outcome)
 	if e.DueAt != nil {
 		outcome += ", due " + page.Relative(*e.DueAt, t.Now)
 	}
@@ -176,7 +175,8 @@ func (t *timeline) remedy() string {
 	return text
 }
 
-// facts returns everything that is known of an operation, apart from its steps.
+// facts returns everything that is known of an operation, apart from its steps. While it runs, they
+// say who executes it: a process, no process, or its child.
 func (t *timeline) facts(p *page.Page) []page.Pair {
 	facts := []page.Pair{
 		{Name: "operation id", Value: t.ID},

@@ -16,9 +16,9 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-func TestShowOfAParentNamesItsChildAndThatOfAChildItsParent(t *testing.T) {
+func TestShow_LinksParentAndChild(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.keepOperations()
 	child := operation.ChildID(waitsID, "ship")
 	d.exec(`UPDATE idem.steps SET kind = 'child', name = 'ship', due_at = NULL WHERE operation_id = $1 AND kind = 'await'`, waitsID)
@@ -32,9 +32,9 @@ func TestShowOfAParentNamesItsChildAndThatOfAChildItsParent(t *testing.T) {
 	}
 }
 
-func TestOperatorResolvesCallsThatWereMadeAtTheSameTimeByTheirNames(t *testing.T) {
+func TestResolve_NamesOneOfSeveralCalls(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	travel := operation.Define("travel", func(op *operation.Op, in string) (idem.Response, error) {
 		calls := operation.Parallel(op)
 		var booked []*operation.Value[string]
@@ -74,9 +74,9 @@ func TestOperatorResolvesCallsThatWereMadeAtTheSameTimeByTheirNames(t *testing.T
 }
 
 // A sealed operation parks, a person resolves its call, and the operation completes.
-func TestOperatorShowsAndResolvesASealedOperation(t *testing.T) {
+func TestResolve_OfASealedOperation(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	secret := []byte(strings.Repeat("s", 32))
 	sealed := idem.WithSealer(seal.New(seal.Keys{Primary: "2026-11", Secrets: map[string][]byte{"2026-11": secret}}))
 	pay := operation.Define("pay", func(op *operation.Op, in string) (idem.Response, error) {
@@ -134,7 +134,7 @@ func TestOperatorShowsAndResolvesASealedOperation(t *testing.T) {
 // The answer to a call with an undo is lost. Cancel may repeat the call, to undo it.
 func TestOperationCancel_SaysWhatItWillDo(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	charges, refunds, lost := 0, 0, true
 	keyed := operation.Keyed(time.Hour).WithMaxAttempts(1)
 	pay := operation.Define("pay", func(op *operation.Op, in string) (idem.Response, error) {

@@ -15,8 +15,8 @@ import (
 )
 
 type outboxCommand struct {
-	Stats  outboxStatsCommand  `cmd:"" help:"The backlog of the outbox, and whether a relay runs."`
-	List   outboxListCommand   `cmd:"" help:"Messages that are not published yet, in the order in which they were added."`
+	Stats  outboxStatsCommand  `cmd:"" help:"Show the backlog of the outbox, and whether a relay runs."`
+	List   outboxListCommand   `cmd:"" help:"List messages that are not published yet, in the order in which they were added."`
 	Forget outboxForgetCommand `cmd:"" help:"Release the topics of a relay that is no longer deployed."`
 }
 
@@ -43,6 +43,8 @@ func (outboxListCommand) Help() string {
 Example: idem outbox list --state held --topic orders`
 }
 
+// messageTable shows why a message waits: it failed and has a next attempt, or it waits behind a
+// message of its key that failed.
 var messageTable = table[record.Message]{
 	"no messages",
 	page.Columns(">SEQ", "ID", "TOPIC", "KEY", ">AGE", "STATE", ">ATTEMPTS", "NEXT TRY", "CLASS"),
@@ -62,7 +64,8 @@ var messageTable = table[record.Message]{
 	},
 }
 
-// Run lists messages.
+// Run lists messages. Delayed messages are in a table of their own, in the order in which they become
+// due, so they have no mark for --after.
 func (c *outboxListCommand) Run(s *session) error {
 	list, mark := record.Messages, func(m *record.Message) string { return strconv.FormatInt(m.Seq, 10) }
 	if c.State == "delayed" {
@@ -94,20 +97,22 @@ func (outboxStatsCommand) Help() string {
 Example: idem outbox stats --json`
 }
 
+// Run prints the backlog of the outbox.
 func (c *outboxStatsCommand) Run(s *session) error {
-	lanes, err := reading(s, record.Relays)
+	lanes, err := queryTx(s, record.Relays)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.bounded()
+	ctx, cancel := s.withTimeout()
 	defer cancel()
 	figures, err := outbox.ReadStats(ctx, s.pool)
 	if err != nil {
 		return err
 	}
 	shown := shownOutbox{
-		At: figures.ReadAt.UTC(), OldestSeconds: figures.Oldest.Seconds(), Waiting: figures.Waiting, Held: figures.Held, HeldKeys: figures.HeldKeys, Delayed: figures.Delayed,
-		NextDue: moment(figures.NextDue), DeadLetters: figures.Dead, CountedTo: outbox.MaxCount, RelayedLanes: lanes, Lanes: record.Lanes,
+		At: figures.ReadAt.UTC(), OldestSeconds: figures.Oldest.Seconds(), Waiting: figures.Waiting, Held: figures.Held, HeldKeys: figures.HeldKeys,
+		Delayed: figures.Delayed, NextDue: timeOrNil(figures.NextDue), DeadLetters: figures.Dead, CountedTo: outbox.MaxCount,
+		RelayedLanes: lanes, Lanes: record.Lanes,
 	}
 	return s.show(shown, shown.text)
 }
@@ -156,7 +161,7 @@ func (o shownOutbox) text(p *page.Page) {
 
 type outboxForgetCommand struct {
 	Name string `arg:"" help:"RelayConfig.Name, as idem doctor prints it for a relay that does not run."`
-	accountable
+	auditFlags
 }
 
 func (outboxForgetCommand) Help() string {
@@ -171,14 +176,15 @@ type forgotten struct {
 	Relay string `json:"relay"`
 }
 
-// Run releases the topics of a relay.
+// Run releases the topics of a relay. Package outbox refuses that while the relay runs, because the
+// relay would claim its topics again.
 func (c *outboxForgetCommand) Run(s *session) error {
 	pool, err := s.connected()
 	if err != nil {
 		return err
 	}
 	name := fmt.Sprintf("the topics of the relay %q", page.Safe(c.Name))
-	return change(s, &batch{accountable: c.accountable}, []forgotten{{c.Name}}, &changing[forgotten]{
+	return change(s, &batch{auditFlags: c.auditFlags}, []forgotten{{c.Name}}, &changeSpec[forgotten]{
 		kind: "relays", will: "releases", done: "released", name: func(*forgotten) string { return name },
 		do: func(ctx context.Context, _ *forgotten) error {
 			err := outbox.ForgetRelay(ctx, pool, c.Name)

@@ -19,7 +19,7 @@ type partitionCommand struct {
 	Patience span    `default:"10m" placeholder:"SPAN" help:"Maximum wait for a moment without a transaction that writes to the table. Default: ${default}."`
 	Abort    bool    `help:"Undo an interrupted run, and do not resume it."`
 	owner
-	consent
+	confirmFlag
 }
 
 func (partitionCommand) Help() string {
@@ -36,7 +36,11 @@ func (c *partitionCommand) Run(s *session) error {
 	if c.Share <= 0 || c.Share > 1 {
 		return usage("--share must be above 0 and at most 1")
 	}
-	pool, err := c.pool(s)
+	owned, err := c.config(s)
+	if err != nil {
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(s.ctx, owned)
 	if err != nil {
 		return err
 	}
@@ -66,6 +70,7 @@ func (c *partitionCommand) Run(s *session) error {
 	})
 }
 
+// abort removes what an interrupted run left. The old table has all rows, so nothing is lost.
 func (c *partitionCommand) abort(s *session, pool *pgxpool.Pool, config partition.Config) error {
 	if err := c.ask(s, fmt.Sprintf("drops the trigger of idem.%s and its unfinished copy", c.Table)); err != nil {
 		return err
@@ -81,23 +86,9 @@ func (c *partitionCommand) abort(s *session, pool *pgxpool.Pool, config partitio
 	return s.show(shownPartition{Table: c.Table, Aborted: true}, func(p *page.Page) { p.Printf("undone: idem.%s is as before\n", c.Table) })
 }
 
-// pool connects as the role of --role, which owns the table.
-func (c *partitionCommand) pool(s *session) (*pgxpool.Pool, error) {
-	config, err := s.globals.Config(s.Getenv, s.name)
-	if err != nil {
-		return nil, err
-	}
-	if c.Role != "" {
-		config.ConnConfig.RuntimeParams["role"] = c.Role
-	}
-	return pgxpool.NewWithConfig(s.ctx, config)
-}
-
+// describePartition returns a line about the progress of a run.
 func describePartition(table string, p partition.Progress) string {
-	switch {
-	case p.Waiting != nil:
-		return fmt.Sprintf("%s: %s", table, p.Phase)
-	case p.Total == 0:
+	if p.Waiting != nil || p.Total == 0 {
 		return fmt.Sprintf("%s: %s", table, p.Phase)
 	}
 	return fmt.Sprintf("%s: %s %3d%%", table, p.Phase, 100*p.Done/p.Total)
@@ -115,6 +106,7 @@ type shownPartition struct {
 	Waited   float64 `json:"writers_waited_seconds"` // the longest wait
 }
 
+// newShownPartition returns the JSON document of a finished run.
 func newShownPartition(table string, parts int, r partition.Report) shownPartition {
 	return shownPartition{
 		Table: table, Parts: parts, Resumed: r.Resumed, Copied: r.Copied, Compared: r.Compared,

@@ -14,7 +14,7 @@ type purgeCommand struct {
 	Max    span    `placeholder:"SPAN" help:"Maximum duration. The next purge continues there."`
 	Grace  span    `default:"1h" placeholder:"SPAN" help:"Time that a record stays after it expired. Default: ${default}."`
 	Share  float64 `default:"0.25" placeholder:"PART" help:"Share of the time in which it works, up to 1. Default: ${default}."`
-	consent
+	confirmFlag
 }
 
 func (purgeCommand) Help() string {
@@ -47,6 +47,8 @@ func (c *purgeCommand) Run(s *session) error {
 			return err
 		}
 	}
+	// Each table has a sweep of its own. If a sweep fails, what the earlier ones did is printed
+	// before the error.
 	report, err := purge.Once(s.ctx, pool, options)
 	s.progress("")
 	if err != nil && len(report.Tables) == 0 {
@@ -58,12 +60,12 @@ func (c *purgeCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return early(report)
+	return unfinished(report)
 }
 
-// early returns an error if a sweep ended early. A sweep that reached --max, or that another
-// process is making, does not count.
-func early(report purge.Report) error {
+// unfinished returns an error if a sweep ended early, so that a scheduler notices it. A sweep that
+// reached --max, or that another process is making, does not count.
+func unfinished(report purge.Report) error {
 	for _, sweep := range report.Tables {
 		switch sweep.Ended {
 		case purge.Finished, purge.Elsewhere, purge.TimeIsUp:
@@ -115,6 +117,7 @@ type shownSweep struct {
 	Waited map[purge.Reason]float64 `json:"waited_seconds,omitempty"`
 }
 
+// newShownPurge returns the JSON document of a report.
 func newShownPurge(r purge.Report) shownPurge {
 	shown := shownPurge{
 		DryRun: r.DryRun, Deleted: r.Deleted, Kept: r.Kept, Skipped: r.Skipped, Seconds: r.Duration.Seconds(), Finished: true, Tables: []shownSweep{},
@@ -136,6 +139,7 @@ func newShownPurge(r purge.Report) shownPurge {
 	return shown
 }
 
+// text prints a row for each table. A dry run only counts, so its heading says WOULD DELETE.
 func (c *purgeCommand) text(p *page.Page, r purge.Report) {
 	deleted := "DELETED"
 	if r.DryRun {

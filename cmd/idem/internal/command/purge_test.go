@@ -10,9 +10,9 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/command"
 )
 
-func TestPurgeSaysWhatItWouldDoBeforeItDoesIt(t *testing.T) {
+func TestPurge_AsksBeforeItDeletes(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.keep()
 	before := d.count()
 	dry := d.idem("purge", "--dry-run")
@@ -36,9 +36,9 @@ func TestPurgeSaysWhatItWouldDoBeforeItDoesIt(t *testing.T) {
 func spaced(text string) string { return regexp.MustCompile(` +`).ReplaceAllString(text, " ") }
 
 // An interrupted purge keeps its deletions and reports them. The next purge completes the sweep.
-func TestPurgeIsInterruptedBetweenPortions(t *testing.T) {
+func TestPurge_InterruptKeepsFinishedPortions(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state, body)
 		SELECT 's', n::text, '', gen_random_uuid(), now() - interval '2 d', now() - interval '1 d', 'completed', convert_to(repeat(md5(n::text), 50), 'UTF8')
 		FROM generate_series(1, 8000) n`)

@@ -18,7 +18,7 @@ const (
 )
 
 // keep inserts a record of every kind. The displayed ages do not change within half an hour.
-func (d *desk) keep() {
+func (d *harness) keep() {
 	d.t.Helper()
 	hash, err := idem.HashJSON([]byte(order), idem.Without("/client_time"))
 	if err != nil {
@@ -55,7 +55,7 @@ const (
 )
 
 // keepMessages inserts messages of every kind, all a few hours old.
-func (d *desk) keepMessages() {
+func (d *harness) keepMessages() {
 	d.t.Helper()
 	const added = `now() - interval '3 hours 30 min'`
 	for _, m := range []struct {
@@ -108,7 +108,7 @@ const (
 )
 
 // keepOperations inserts an operation of every kind, all two days and a few hours old.
-func (d *desk) keepOperations() {
+func (d *harness) keepOperations() {
 	d.t.Helper()
 	const begun = `now() - interval '2 days 3 hours 30 min'`
 	for _, o := range []struct {
@@ -157,7 +157,7 @@ func (d *desk) keepOperations() {
 }
 
 // keepActs inserts what people did.
-func (d *desk) keepActs() {
+func (d *harness) keepActs() {
 	d.t.Helper()
 	d.exec(`INSERT INTO idem.audit (at, id, act, outcome, role, person, reason, operation_id, step, scope, key, side, consumer, source, message_id) VALUES
 		(now() - interval '1 h 30 min 30 s', gen_random_uuid(), 'evict', 'processing', 'idem_oncall', 'ann@example.com', E'INC-7: cleaned \x1b[2J up', $1, '', 'tenant-1', 'ac33…(36)', '', '', '', ''),
@@ -168,7 +168,7 @@ func (d *desk) keepActs() {
 }
 
 // keepAll replaces the contents of all tables.
-func (d *desk) keepAll() {
+func (d *harness) keepAll() {
 	d.t.Helper()
 	d.exec(`TRUNCATE idem.records, idem.operations, idem.steps, idem.signals, idem.outbox, idem.delayed, idem.inbox, idem.dead_letters, idem.relay_topics, idem.audit RESTART IDENTITY`)
 	d.keep()

@@ -1,13 +1,13 @@
 package command
 
 import (
-	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/page"
@@ -25,8 +25,8 @@ type request struct {
 	Hash        string   `placeholder:"HEX" help:"The hash, for a program with a Fingerprint of its own."`
 }
 
-// hashed is the hash of the request in one of the ways that the library offers.
-type hashed struct {
+// requestHash is the hash of the request in one of the ways that the library offers.
+type requestHash struct {
 	Way  string `json:"way"`
 	Hash string `json:"hash,omitempty"`
 	Err  string `json:"error,omitempty"` // why there is no hash
@@ -34,15 +34,16 @@ type hashed struct {
 }
 
 // hashes returns the hashes of the request: the hash itself if --hash was given, the body as
-// HashJSON and HashBytes hash it, and the fingerprint of idemhttp if --method was given.
-func (r *request) hashes() ([]*hashed, error) {
-	var all []*hashed
+// HashJSON and HashBytes hash it, and the fingerprint of idemhttp if --method was given. The command
+// cannot know which of them the program uses. If one matches, the request is the recorded one.
+func (r *request) hashes() ([]*requestHash, error) {
+	var all []*requestHash
 	if r.Hash != "" {
 		sum, err := hex.DecodeString(r.Hash)
 		if err != nil || len(sum) != len(idem.Hash{}) {
 			return nil, usage("--hash needs 64 hexadecimal digits")
 		}
-		all = append(all, &hashed{Way: "--hash", Hash: hex.EncodeToString(sum)})
+		all = append(all, &requestHash{Way: "--hash", Hash: hex.EncodeToString(sum)})
 	}
 	if r.Request == "" {
 		if len(r.Without)+len(r.Only) > 0 || r.Method != "" || r.Target != "" {
@@ -68,19 +69,19 @@ func (r *request) hashes() ([]*hashed, error) {
 	if errors.Is(err, idem.ErrInvalidPointer) {
 		return nil, usage("%v", err)
 	}
-	all = append(all, newHashed("HashJSON", sum, err), newHashed("HashBytes", idem.HashBytes(body), nil))
+	all = append(all, newRequestHash("HashJSON", sum, err), newRequestHash("HashBytes", idem.HashBytes(body), nil))
 	if r.Method != "" {
 		sum, err := r.fingerprint(body)
-		all = append(all, newHashed("idemhttp", sum, err))
+		all = append(all, newRequestHash("idemhttp", sum, err))
 	}
 	return all, nil
 }
 
-func newHashed(way string, sum idem.Hash, err error) *hashed {
+func newRequestHash(way string, sum idem.Hash, err error) *requestHash {
 	if err != nil {
-		return &hashed{Way: way, Err: err.Error()}
+		return &requestHash{Way: way, Err: err.Error()}
 	}
-	return &hashed{Way: way, Hash: sum.String()}
+	return &requestHash{Way: way, Hash: sum.String()}
 }
 
 // fingerprint returns the hash that idemhttp computes for the request.
@@ -97,6 +98,8 @@ func (r *request) fingerprint(body []byte) (idem.Hash, error) {
 // maxRequest is the maximum size of a request body that is read.
 const maxRequest = 64 << 20
 
+// read returns the body of the request. A larger body than any that a program would hash is refused,
+// and not read into memory.
 func (r *request) read() ([]byte, error) {
 	file := os.Stdin
 	if r.Request != "-" {
@@ -107,18 +110,15 @@ func (r *request) read() ([]byte, error) {
 		defer opened.Close()
 		file = opened
 	}
-	var body bytes.Buffer
-	if _, err := io.Copy(&body, io.LimitReader(file, maxRequest+1)); err != nil {
-		return nil, err
+	body, err := io.ReadAll(io.LimitReader(file, maxRequest+1))
+	if err == nil && len(body) > maxRequest {
+		err = fmt.Errorf("%s: more than %s", r.Request, page.Bytes(maxRequest))
 	}
-	if body.Len() > maxRequest {
-		return nil, fmt.Errorf("%s: more than %s", r.Request, page.Bytes(maxRequest))
-	}
-	return body.Bytes(), nil
+	return body, err
 }
 
 // compare sets Same in each hash that could be computed.
-func compare(hashes []*hashed, recorded string) {
+func compare(hashes []*requestHash, recorded string) {
 	for _, h := range hashes {
 		if h.Hash != "" {
 			same := h.Hash == recorded
@@ -127,16 +127,11 @@ func compare(hashes []*hashed, recorded string) {
 	}
 }
 
-func anySame(hashes []*hashed) bool {
-	for _, h := range hashes {
-		if h.Same != nil && *h.Same {
-			return true
-		}
-	}
-	return false
+func anySame(hashes []*requestHash) bool {
+	return slices.ContainsFunc(hashes, func(h *requestHash) bool { return h.Same != nil && *h.Same })
 }
 
-func (h *hashed) outcome(p *page.Page) string {
+func (h *requestHash) text(p *page.Page) string {
 	switch {
 	case h.Err != "":
 		return p.Dim("none: " + page.Safe(h.Err))

@@ -1,12 +1,18 @@
 // Package command implements the commands of the program idem. Each command is a struct with its
-// flags, and has a file of its own. The other files have what the commands share: parsing, the
+// flags, in the file of its name. The other files have what the commands share: parsing, the
 // connection, output and exit codes.
+//
+// A command prints its result to standard output, as text or with --json as one document, and
+// nothing else. Questions, notes and errors go to standard error. The exit code says how it ended.
 package command
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -33,25 +39,25 @@ func Run(ctx context.Context, w World) int {
 	}
 	s := newSession(ctx, w, &g.globals, called.Selected().Name)
 	s.command, _, _ = strings.Cut(called.Command(), " <")
-	return finish(ctx, w, runFor(ctx, s.patience, func() error {
+	return finish(ctx, w, runWithGrace(ctx, s.gracePeriod, func() error {
 		defer s.close()
-		return s.besides(called.Run(s))
+		return s.checkStandby(called.Run(s))
 	}))
 }
 
-// patience returns how long an interrupted command may take to end. It may release a lock, wait for
-// the answer to a COMMIT, or finish the migrations that it has begun.
-func (s *session) patience() time.Duration {
-	if s.isUnbroken.Load() {
+// gracePeriod returns how long an interrupted command may take to end. It may release a lock, wait
+// for the answer to a COMMIT, or finish the migrations that it has begun.
+func (s *session) gracePeriod() time.Duration {
+	if s.isUninterruptible.Load() {
 		return time.Minute
 	}
 	return 5 * time.Second
 }
 
-// runFor runs command. After an interrupt it waits for command up to patience, and then returns the
-// cause of ctx while command still runs. The program then exits, and the server rolls back when the
-// connection is closed.
-func runFor(ctx context.Context, patience func() time.Duration, command func() error) error {
+// runWithGrace runs command. After an interrupt it waits for command during the grace period, and
+// then returns the cause of ctx while command still runs. The program then exits, and the server
+// rolls back when the connection is closed.
+func runWithGrace(ctx context.Context, gracePeriod func() time.Duration, command func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- command() }()
 	select {
@@ -62,11 +68,12 @@ func runFor(ctx context.Context, patience func() time.Duration, command func() e
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(patience()):
+	case <-time.After(gracePeriod()):
 		return context.Cause(ctx)
 	}
 }
 
+// newParser returns the parser of the command line. It has no help flag of its own: see helpFlag.
 func newParser(g *grammar, w World) (*kong.Kong, error) {
 	return kong.New(g,
 		kong.Name("idem"),
@@ -76,4 +83,32 @@ func newParser(g *grammar, w World) (*kong.Kong, error) {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 		groups,
 	)
+}
+
+// World has everything outside the program that a command uses, apart from the database. Tests pass
+// their own.
+type World struct {
+	Args   []string // without the name of the program
+	Getenv func(string) string
+	Now    func() time.Time
+
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+
+	InIsTerminal, OutIsTerminal, ErrIsTerminal bool
+}
+
+// Interrupted is the cause of the context of a command after a signal.
+type Interrupted struct{ Signal syscall.Signal }
+
+func (i Interrupted) Error() string {
+	if i.Signal == syscall.SIGINT {
+		return "interrupted"
+	}
+	return fmt.Sprintf("interrupted: %v", i.Signal)
+}
+
+// colors reports whether output for a person may contain colors.
+func (w World) colors() bool {
+	return w.OutIsTerminal && w.Getenv("NO_COLOR") == "" && w.Getenv("TERM") != "dumb"
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// TestErrorsAreOneLineThatSaysWhatToDo checks the message and the exit code of each error.
-func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
+// TestErrors_AreOneLineWithARemedy checks the message and the exit code of each error.
+func TestErrors_AreOneLineWithARemedy(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.keepAll()
 	empty := pgtest.EmptyDSN(t)
 	for name, tt := range map[string]struct {
@@ -69,7 +69,7 @@ func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := (&desk{t: t, dsn: d.dsn}).idem(tt.args...)
+			got := (&harness{t: t, dsn: d.dsn}).idem(tt.args...)
 			got.want(t, tt.code, tt.says...)
 			if got.stdout != "" || !strings.HasPrefix(got.stderr, "idem: ") {
 				t.Errorf("said %q and %q", got.stdout, got.stderr)
@@ -83,7 +83,7 @@ func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
 
 func TestColors_AreForTerminalsOnly(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.keep()
 	for name, test := range map[string]struct {
 		terminal bool
@@ -104,9 +104,9 @@ func TestColors_AreForTerminalsOnly(t *testing.T) {
 }
 
 // A command waits for a lock only if it needs it, and not for long.
-func TestCommandsSayWhoTheyWouldHaveWaitedFor(t *testing.T) {
+func TestCommands_WaitBrieflyForALock(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.keep()
 	tx, err := d.pool.Begin(t.Context())
 	if err != nil {
@@ -120,18 +120,18 @@ func TestCommandsSayWhoTheyWouldHaveWaitedFor(t *testing.T) {
 	d.idem("evict", scope, left, "--execution", leftID, "--yes").want(t, 1, "another session holds a lock")
 }
 
-func TestKeyMayBeReadFromStandardInput(t *testing.T) {
+func TestKey_MayComeFromStandardInput(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.keep()
 	read := func(w *command.World) { w.Stdin = strings.NewReader(placed + "\n") }
 	d.call(context.Background(), read, "show", scope, "-").want(t, 0, placedID)
 	d.idem("show", scope, "-").want(t, 1, "no key on standard input")
 }
 
-func TestExplainTellsOfACallUnderWay(t *testing.T) {
+func TestExplain_ReportsACallInProgress(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	began, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		_, err := idem.Do(context.Background(), d.pool, scope, "under way", idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
@@ -153,9 +153,9 @@ func TestExplainTellsOfACallUnderWay(t *testing.T) {
 	d.idem("stuck", "--older", "1ms").want(t, 0, "nothing is stuck")
 }
 
-func TestOperationsThatDoNotGoOnAreStuckAndExplained(t *testing.T) {
+func TestStuck_ListsOperationsWithoutProgress(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	refund := operation.Define("refund", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })
 	ids := map[string]string{}
 	for _, key := range []string{"due", "parked"} {
@@ -181,9 +181,9 @@ func TestOperationsThatDoNotGoOnAreStuckAndExplained(t *testing.T) {
 }
 
 // A log has the execution id of a record. A person may know a key without its scope.
-func TestRecordIsFoundByWhatLogsTell(t *testing.T) {
+func TestList_FindsARecordByExecutionOrKey(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.keep()
 	d.idem("list", "--execution", placedID, "--full").want(t, 0, placed, placedID)
 	// The flag --operation is the old name of --execution.
@@ -194,9 +194,9 @@ func TestRecordIsFoundByWhatLogsTell(t *testing.T) {
 	d.idem("list", "--execution", "nonsense").want(t, 1, "nonsense")
 }
 
-func TestVerifyComparesTwoDatabases(t *testing.T) {
+func TestVerify_ComparesTwoDatabases(t *testing.T) {
 	t.Parallel()
-	d, other := newDesk(t), newDesk(t)
+	d, other := newHarness(t), newHarness(t)
 	d.idem("verify").want(t, 0, "0 problems, 0 warnings")
 	d.idem("verify", "--against", other.dsn).want(t, 0, "0 problems, 0 warnings")
 	other.keep()

@@ -15,9 +15,9 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-func TestSealedResponseIsShownToWhoHasTheKey(t *testing.T) {
+func TestShow_OpensASealedResponseWithItsKey(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	secret, other := []byte(strings.Repeat("s", 32)), []byte(strings.Repeat("o", 32))
 	sealer := seal.New(seal.Keys{Primary: "2026-11", Secrets: map[string][]byte{"2026-11": secret}})
 	for _, key := range []string{"k", "moved"} {

@@ -78,7 +78,8 @@ func notOpened(what, keyID string, err error) error {
 	return err
 }
 
-// open decrypts the response of a record, if it is sealed.
+// open decrypts the response of a record, if it is sealed. The seal is bound to the record, so open
+// rebuilds the record as package db does before it opens a replay.
 func (k sealKeys) open(s *session, r *record.Record) error {
 	if r.SealedBy == "" {
 		return nil

@@ -24,11 +24,11 @@ type session struct {
 	page    *page.Page
 	pool    *pgxpool.Pool
 
-	isUnbroken atomic.Bool // a signal does not cancel the work in progress
+	isUninterruptible atomic.Bool // a signal does not cancel the work in progress
 }
 
 func newSession(ctx context.Context, w World, g *globals, name string) *session {
-	return &session{World: w, ctx: ctx, globals: g, name: name, page: page.New(w.Stdout, w.colours())}
+	return &session{World: w, ctx: ctx, globals: g, name: name, page: page.New(w.Stdout, w.colors())}
 }
 
 // close closes the pool, and waits at most half a second for it. An interrupted statement was
@@ -45,18 +45,8 @@ func (s *session) close() {
 	}
 }
 
-// connect creates the pool. It does not open a connection yet.
-func (s *session) connect() (*pgxpool.Pool, error) {
-	config, err := s.globals.Config(s.Getenv, s.name)
-	if err != nil {
-		return nil, err
-	}
-	s.pool, err = pgxpool.NewWithConfig(s.ctx, config)
-	return s.pool, err
-}
-
-// limited runs work in a transaction with --timeout and a short lock timeout. See record.Tx.
-func (s *session) limited(work func(context.Context, pgx.Tx) error) error {
+// inTx runs work in a transaction with --timeout and a short lock timeout. See record.Tx.
+func (s *session) inTx(work func(context.Context, pgx.Tx) error) error {
 	pool, err := s.connected()
 	if err != nil {
 		return err
@@ -64,24 +54,29 @@ func (s *session) limited(work func(context.Context, pgx.Tx) error) error {
 	return record.Tx(s.ctx, pool, time.Duration(s.globals.Timeout), func(tx pgx.Tx) error { return work(s.ctx, tx) })
 }
 
-// bounded returns a context that ends after --timeout.
-func (s *session) bounded() (context.Context, context.CancelFunc) {
+// withTimeout returns a context that ends after --timeout.
+func (s *session) withTimeout() (context.Context, context.CancelFunc) {
 	if s.globals.Timeout == 0 {
 		return context.WithCancel(s.ctx)
 	}
 	return context.WithTimeout(s.ctx, time.Duration(s.globals.Timeout))
 }
 
-// connected returns the pool, and creates it at the first call.
+// connected returns the pool, and creates it at the first call. The pool opens a connection when the
+// first statement needs one, so the address is only checked for its form.
 func (s *session) connected() (*pgxpool.Pool, error) {
 	if s.pool != nil {
 		return s.pool, nil
 	}
-	return s.connect()
+	config, err := s.globals.Config(s.Getenv, s.name)
+	if err == nil {
+		s.pool, err = pgxpool.NewWithConfig(s.ctx, config)
+	}
+	return s.pool, err
 }
 
-// show writes the result of a command: the document result with --json, and otherwise what text
-// prints.
+// show writes the result of a command: the document result with --json, and otherwise the text that
+// the function text prints.
 func (s *session) show(result any, text func(*page.Page)) error {
 	if !s.globals.JSON {
 		text(s.page)
@@ -94,7 +89,8 @@ func (s *session) show(result any, text func(*page.Page)) error {
 }
 
 // progress replaces the status line at a terminal. It writes nothing if standard error is no
-// terminal. An empty format removes the line.
+// terminal. An empty format removes the line. The line begins with a carriage return and the escape
+// sequence that erases it.
 func (s *session) progress(format string, args ...any) {
 	if s.ErrIsTerminal && s.Getenv("TERM") != "dumb" {
 		fmt.Fprintf(s.Stderr, "\r\x1b[K"+format, args...)

@@ -1,22 +1,26 @@
 package command
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/internal/display"
 )
 
 type showCommand struct {
-	name
+	recordArgs
 	sealKeys
 	fullFlag
 	Reveal bool `help:"Show the stored response: header and body. If it is sealed, this needs the keys."`
@@ -34,11 +38,13 @@ type shownRecord struct {
 	BodyText *string `json:"body_text,omitempty"` // set if the body is revealed and UTF-8
 }
 
+// Run shows a record. It finds expired records too, because a person often asks why a key was
+// executed again.
 func (c *showCommand) Run(s *session) error {
 	if err := c.resolve(s); err != nil {
 		return err
 	}
-	found, err := reading(s, func(ctx context.Context, tx pgx.Tx) (*record.Record, error) {
+	found, err := queryTx(s, func(ctx context.Context, tx pgx.Tx) (*record.Record, error) {
 		return record.Find(ctx, tx, c.Scope, c.Key, c.Reveal)
 	})
 	if err != nil {
@@ -69,6 +75,7 @@ func (c *showCommand) text(p *page.Page, r *record.Record) {
 	}
 	p.Pairs(pairs)
 	p.Printf("\n")
+	// A header that this version cannot decode is printed as it is stored.
 	var header map[string][]string
 	if err := json.Unmarshal(r.Header, &header); err == nil {
 		for _, name := range slices.Sorted(maps.Keys(header)) {
@@ -103,6 +110,7 @@ func facts(p *page.Page, r *record.Record) []page.Pair {
 	return pairs
 }
 
+// statusOf returns the status of the response, or "-" for a record without a response.
 func statusOf(r *record.Record) string {
 	if r.Status == nil {
 		return "-"
@@ -110,6 +118,8 @@ func statusOf(r *record.Record) string {
 	return strconv.Itoa(int(*r.Status))
 }
 
+// stateOf returns the state of a record. A visible record in the state processing is a fault: see
+// record.LeftBehind.
 func stateOf(p *page.Page, r *record.Record) string {
 	switch {
 	case r.Expired:
@@ -129,9 +139,54 @@ func expires(r *record.Record) string {
 	return page.Relative(r.ExpiresAt, r.Now)
 }
 
+// hidden stands for n bytes that are shown only with --reveal.
 func hidden(n int64) string {
 	if n == 0 {
 		return "none"
 	}
 	return fmt.Sprintf("%s, shown only with --reveal", page.Bytes(n))
+}
+
+// recordArgs has the arguments that identify a record.
+type recordArgs struct {
+	Scope string `arg:"" help:"Scope as it is stored and idem list shows it."`
+	Key   string `arg:"" help:"Key. -: read it from standard input, so that no list of processes or shell history shows it."`
+}
+
+// resolve reads the key from standard input if the argument is "-". It fails if the line is empty.
+func (n *recordArgs) resolve(s *session) error {
+	if n.Key == "-" {
+		line, err := bufio.NewReader(s.Stdin).ReadString('\n')
+		if n.Key = strings.TrimRight(line, "\r\n"); n.Key == "" {
+			return fmt.Errorf("no key on standard input: %w", err)
+		}
+	}
+	return nil
+}
+
+// String names the record in a message, with the key abridged.
+func (n *recordArgs) String() string {
+	return fmt.Sprintf("key %s in scope %s", display.Key(n.Key), page.Safe(n.Scope))
+}
+
+// missing is the error for a record that does not exist.
+func (n *recordArgs) missing() error {
+	return noRecordError{"there is no record of " + n.String() + scopeHint(n.Scope)}
+}
+
+// abridge abridges a key for display, unless whole is set: a person who has scope, key and request
+// gets the response. A message may have an empty key.
+func abridge(key *string, whole bool) {
+	if !whole && *key != "" {
+		*key = display.Key(*key)
+	}
+}
+
+// scopeHint returns a hint if scope has more than one slash. The caller may have written a scope
+// with unescaped slashes in its parts.
+func scopeHint(scope string) string {
+	if strings.Count(scope, "/") > 1 {
+		return fmt.Sprintf("; a slash inside a part of a scope is stored as %%2F, as in %q", idem.Scope("tenant-1", "POST /orders"))
+	}
+	return ""
 }

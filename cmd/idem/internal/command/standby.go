@@ -19,13 +19,14 @@ const standbyTimeout = 2 * time.Second
 // have. doctor is not listed, because it has a check for standbys.
 var needsPrimary = map[string]bool{"stuck": true, "explain": true, "stats": true, "outbox stats": true, "operation list": true, "operation show": true}
 
-// besides adds a note to the result of a command that read from a standby: its data is as old as
-// the last replayed change. If the answer of the command depends on locks or sessions, besides
+// checkStandby adds a note to the result of a command that read from a standby: its data is as old as
+// the last replayed change. If the answer of the command depends on locks or sessions, checkStandby
 // returns errStandby.
 //
-// It runs after the command, and leaves errors of the command alone. If it cannot find out whether
-// the server is a standby, it says nothing.
-func (s *session) besides(err error) error {
+// It runs after the command, so that a command on a primary is not delayed by another query before
+// its result. It leaves errors of the command alone. If it cannot find out whether the server is a
+// standby, it says nothing.
+func (s *session) checkStandby(err error) error {
 	if s.pool == nil || err != nil && !errors.Is(err, errFound) && !errors.Is(err, errUnknown) {
 		return err
 	}
@@ -42,6 +43,6 @@ func (s *session) besides(err error) error {
 	if err == nil && needsPrimary[s.command] {
 		return fmt.Errorf("this is a standby (last change: %s ago), and %w: ask the primary", age, errStandby)
 	}
-	say(s.World, "this is a standby (last change: "+age+" ago)")
+	printError(s.World, "this is a standby (last change: "+age+" ago)")
 	return err
 }

@@ -47,7 +47,7 @@ func TestStandby_IsNotTakenForThePrimary(t *testing.T) {
 	t.Parallel()
 	primary, standby := newPair(t)
 	t.Run("eviction", func(t *testing.T) { evictWithoutStandby(t, primary, standby) })
-	d := &desk{t: t, dsn: standby.DSN(), pool: pgtest.Open(t, primary.DSN())}
+	d := &harness{t: t, dsn: standby.DSN(), pool: pgtest.Open(t, primary.DSN())}
 	began, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		_, err := idem.Do(context.Background(), d.pool, scope, "under way", idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
@@ -75,7 +75,7 @@ func TestStandby_IsNotTakenForThePrimary(t *testing.T) {
 // evictWithoutStandby evicts while the synchronous standby is stopped. The command does not cancel
 // a COMMIT that waits for a standby. It reports an unknown outcome.
 func evictWithoutStandby(t *testing.T, primary, standby *pgserver.Server) {
-	d := &desk{t: t, dsn: primary.DSN(), pool: pgtest.Open(t, primary.DSN())}
+	d := &harness{t: t, dsn: primary.DSN(), pool: pgtest.Open(t, primary.DSN())}
 	const id = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10"
 	d.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state) VALUES ('s', 'k', '', $1, now(), now() + '1 h', 'completed')`, id)
 	d.exec("ALTER SYSTEM SET synchronous_standby_names = 'standby'")

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -20,6 +22,7 @@ what it is based on. --exact counts by reading the whole table in one statement,
 Example: idem stats --exact --timeout 5m`
 }
 
+// Run prints the figures, and with --exact also counts the records.
 func (c *statsCommand) Run(s *session) error {
 	v, err := readStats(s)
 	if err != nil {
@@ -28,7 +31,7 @@ func (c *statsCommand) Run(s *session) error {
 	shown := newShownStats(v)
 	if c.Exact {
 		s.progress("counting")
-		shown.Counted, err = reading(s, record.CountAll)
+		shown.Counted, err = queryTx(s, record.CountAll)
 		s.progress("")
 		if err != nil {
 			return err
@@ -37,13 +40,14 @@ func (c *statsCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { statsText(p, v, shown.Counted) })
 }
 
-// readStats reads the figures, within --timeout.
+// readStats reads the figures, within --timeout. It names that limit in the error, because the error
+// of the driver would only say that a deadline was exceeded.
 func readStats(s *session) (stats.Stats, error) {
 	pool, err := s.connected()
 	if err != nil {
 		return stats.Stats{}, err
 	}
-	ctx, cancel := s.bounded()
+	ctx, cancel := s.withTimeout()
 	defer cancel()
 	v, err := stats.Read(ctx, pool)
 	if ctx.Err() != nil && s.ctx.Err() == nil {
@@ -101,15 +105,27 @@ func newShownStats(v stats.Stats) shownStats {
 		At:      v.ReadAt.UTC(),
 		Records: newShownFigure(v.Records.Count, same), Expired: newShownFigure(v.Records.Expired, same), Oldest: newShownFigure(v.Records.OldestExpired, inSeconds),
 		Dead: newShownFigure(v.Records.DeadRows, same), HeapBytes: v.Records.HeapBytes, IndexBytes: v.Records.IndexBytes, OtherBytes: v.Records.OtherBytes,
-		AnalyzedAt: moment(v.Records.AnalyzedAt), VacuumedAt: moment(v.Records.VacuumedAt),
+		AnalyzedAt: timeOrNil(v.Records.AnalyzedAt), VacuumedAt: timeOrNil(v.Records.VacuumedAt),
 		InFlight: shownInFlight{v.InFlight.Transactions, v.InFlight.Keys, newShownFigure(v.InFlight.Oldest, inSeconds)},
 		Purge: shownPurging{
 			Lag: newShownFigure(v.Purge.Lag, inSeconds), Speed: newShownFigure(v.Purge.Rate, func(f float64) any { return f }),
-			UnderWay: sweep.Active(), WaitingFor: string(sweep.WaitingFor), Pages: sweep.Pages, TotalPages: sweep.TotalPages, LastEnded: moment(sweep.LastFinishedAt),
+			UnderWay: sweep.Active(), WaitingFor: string(sweep.WaitingFor), Pages: sweep.Pages, TotalPages: sweep.TotalPages, LastEnded: timeOrNil(sweep.LastFinishedAt),
 		},
 	}
 }
 
+// inMood colors text by the mood of a fact or an event.
+func inMood(p *page.Page, mood, text string) string {
+	switch mood {
+	case "bad":
+		return p.Red(text)
+	case "warn":
+		return p.Yellow(text)
+	}
+	return text
+}
+
+// newShownFigure returns a figure with its value converted for JSON.
 func newShownFigure[T any](f stats.Figure[T], value func(T) any) shownFigure {
 	shown := shownFigure{Quality: string(f.Quality), Note: f.Note}
 	if f.Known() {
@@ -121,7 +137,8 @@ func newShownFigure[T any](f stats.Figure[T], value func(T) any) shownFigure {
 func same(n int64) any              { return n }
 func inSeconds(d time.Duration) any { return d.Seconds() }
 
-func moment(t time.Time) *time.Time {
+// timeOrNil returns t in UTC, or nil for the zero time, which JSON shows as null.
+func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
@@ -129,6 +146,8 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
+// statsText prints the figures of idem.records, those that may need a person, and the purge. With
+// counted it adds the exact counts by state, and by seal key if any response is sealed.
 func statsText(p *page.Page, v stats.Stats, counted *record.Counts) {
 	var pairs []page.Pair
 	facts := append(record.FactsOfRecords(&v), record.FactsOfPeople(&v)...)
@@ -140,10 +159,7 @@ func statsText(p *page.Page, v stats.Stats, counted *record.Counts) {
 		facts = append(facts, record.Fact{Name: "purge", Value: "unknown", Note: v.Purge.Sweeps.Note})
 	}
 	for _, f := range facts {
-		paint := map[string]func(string) string{"bad": p.Red, "warn": p.Yellow}[f.Mood]
-		if paint != nil {
-			f.Value = paint(f.Value)
-		}
+		f.Value = inMood(p, f.Mood, f.Value)
 		if f.Note != "" {
 			f.Value += p.Dim(" (" + f.Note + ")")
 		}
@@ -172,4 +188,54 @@ func statsText(p *page.Page, v stats.Stats, counted *record.Counts) {
 		rows = append(rows, []string{key, page.Count(s.Records)})
 	}
 	p.Table(page.Columns("SEALED WITH", ">RECORDS"), rows)
+}
+
+type watchCommand struct {
+	Every span `default:"2s" placeholder:"SPAN" help:"Time between two readings. Default: ${default}."`
+}
+
+func (watchCommand) Help() string {
+	return `Prints the figures of stats repeatedly, until Ctrl-C. A terminal is cleared before each reading. With --json it writes one line for
+each reading.
+
+Example: idem watch --every 5s`
+}
+
+// Run prints readings until the command is interrupted. An error of the first reading ends it. A
+// later error is printed, and the next reading tries again, except with --json.
+func (c *watchCommand) Run(s *session) error {
+	encoder := json.NewEncoder(s.Stdout)
+	encoder.SetEscapeHTML(false)
+	next := time.NewTicker(max(time.Duration(c.Every), 100*time.Millisecond))
+	defer next.Stop()
+	for first := true; ; first = false {
+		v, err := readStats(s)
+		switch {
+		case s.ctx.Err() != nil:
+			return context.Cause(s.ctx)
+		case err != nil && (first || s.globals.JSON):
+			return err
+		case err != nil:
+			printError(s.World, explained(err).Error())
+		case s.globals.JSON:
+			err = encoder.Encode(newShownStats(v))
+		default:
+			if s.OutIsTerminal {
+				s.page.Printf("\x1b[H\x1b[2J") // cursor home, clear
+			}
+			statsText(s.page, v, nil)
+			s.page.Printf("read at %s, every %v; Ctrl-C ends\n", v.ReadAt.UTC().Format("15:04:05 MST"), time.Duration(c.Every))
+		}
+		if s.globals.JSON && err != nil {
+			return err
+		}
+		if s.page.Err() != nil {
+			return s.page.Err()
+		}
+		select {
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
+		case <-next.C:
+		}
+	}
 }

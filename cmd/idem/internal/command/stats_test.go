@@ -27,7 +27,7 @@ var ofTheServer = []struct {
 	{regexp.MustCompile(`"at": "[^"]*"`), `"at": ""`},
 }
 
-func TestStatsAreAsTheGoldenFilesHaveIt(t *testing.T) {
+func TestStats_MatchGoldenFiles(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
 		"stats.txt": {"stats"}, "stats.json": {"stats", "--json"},
@@ -35,7 +35,7 @@ func TestStatsAreAsTheGoldenFilesHaveIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newHarness(t)
 			d.exec("ALTER TABLE idem.records SET (autovacuum_enabled = off)")
 			d.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state, body)
 				SELECT 's', n::text, '', gen_random_uuid(), now() - interval '3 d', now() - interval '2 d 30 min' + interval '4 d' * (n > 100)::int, 'completed', 'ok'
@@ -53,9 +53,9 @@ func TestStatsAreAsTheGoldenFilesHaveIt(t *testing.T) {
 }
 
 // watch --json prints one line for each reading, until it is interrupted.
-func TestWatchWritesALineForEachReadingInJSON(t *testing.T) {
+func TestWatch_WritesALinePerReadingInJSON(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	var lines notifyingLines
 	lines.done = func() { cancel(command.Interrupted{Signal: syscall.SIGINT}) }
@@ -85,15 +85,15 @@ func (n *notifyingLines) Write(p []byte) (int, error) {
 }
 
 // The exit code of doctor says whether it found something.
-func TestDoctorFindsSomethingHere(t *testing.T) {
+func TestDoctor_ExitCodeReportsFindings(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.idem("doctor").want(t, 3, "durability", "fsync = on", "0 could not be checked")
 	d.idem("doctor", "--json").want(t, 3, `"problems": `)
 	d.idem("doctor", "--all").want(t, 3, "ok       primary")
 }
 
-func TestDoctorsExitCodeTellsWhatWasNotCheckedFromWhatIsFine(t *testing.T) {
+func TestDoctor_ExitCodeReportsUncheckedParts(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		levels []doctor.Level
@@ -114,9 +114,9 @@ func TestDoctorsExitCodeTellsWhatWasNotCheckedFromWhatIsFine(t *testing.T) {
 }
 
 // stuck does not walk a table above 64 MB without --scan, and does not report success then.
-func TestStuckSaysByItsExitCodeThatItHasNotWalkedALargeTable(t *testing.T) {
+func TestStuck_ExitCodeReportsASkippedScan(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.exec("ALTER TABLE idem.records ALTER body SET STORAGE PLAIN")
 	d.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state, body)
 		SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', 'completed', convert_to(repeat('x', 7900), 'UTF8') FROM generate_series(1, 8300) n`)
@@ -124,9 +124,9 @@ func TestStuckSaysByItsExitCodeThatItHasNotWalkedALargeTable(t *testing.T) {
 	d.idem("stuck", "--scan").want(t, 0, "nothing is stuck")
 }
 
-func TestStatsTellASweepUnderWayFromOneThatWasLeft(t *testing.T) {
+func TestStats_DistinguishActiveAndAbandonedSweeps(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	d.idem("stats").want(t, 0, "no sweep has finished yet")
 	d.exec("INSERT INTO idem.sweeps (name, started_at, progressed_at, pages, total_pages, sweeper, seen_at) VALUES ('records', now(), now(), 1, 2, gen_random_uuid(), now())")
 	d.idem("stats").want(t, 0, "a sweep is in progress, 50 %")

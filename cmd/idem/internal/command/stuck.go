@@ -28,11 +28,12 @@ table was not scanned.
 Example: idem stuck --older 5m --scan`
 }
 
-// mostStuck is the maximum number of sessions that are listed.
-const mostStuck = 1000
+// maxHolders is the maximum number of sessions that are listed.
+const maxHolders = 1000
 
-// scanUpTo is the size up to which a table is walked without --scan.
-const scanUpTo = 64 << 20
+// scanLimit is the size up to which a table is walked without --scan. A walk of a larger table reads
+// from disk for long, and displaces cached pages of other tables.
+const scanLimit = 64 << 20
 
 // Run looks for what needs a person, prints it, and returns the error for the exit code.
 func (c *stuckCommand) Run(s *session) error {
@@ -41,7 +42,7 @@ func (c *stuckCommand) Run(s *session) error {
 		return err
 	}
 	found := stuck{Held: []record.Holder{}, Parked: []record.Operation{}, Unattended: []record.Operation{}, LeftBehind: []record.Record{}}
-	err = s.limited(func(ctx context.Context, tx pgx.Tx) error { return c.read(ctx, tx, &found) })
+	err = s.inTx(func(ctx context.Context, tx pgx.Tx) error { return c.read(ctx, tx, &found) })
 	openOperations(found.Parked, sealer, c.Full)
 	openOperations(found.Unattended, sealer, c.Full)
 	if err == nil && found.Scanned {
@@ -84,7 +85,7 @@ func (f *stuck) any() bool {
 // those, because they have no index.
 func (c *stuckCommand) read(ctx context.Context, tx pgx.Tx, found *stuck) error {
 	old := time.Duration(c.Older)
-	held, err := record.Holders(ctx, tx, old, mostStuck)
+	held, err := record.Holders(ctx, tx, old, maxHolders)
 	if err != nil {
 		return err
 	}
@@ -96,17 +97,19 @@ func (c *stuckCommand) read(ctx context.Context, tx pgx.Tx, found *stuck) error 
 	if err != nil {
 		return err
 	}
+	// The fields are not nil, so that JSON shows an empty list as [] and not as null.
 	found.Held, found.Unattended, found.Parked = append(found.Held, held...), append(found.Unattended, unattended...), append(found.Parked, parked...)
 	found.size, err = record.Size(ctx, tx)
-	found.Scanned = c.Scan || found.size <= scanUpTo
+	found.Scanned = c.Scan || found.size <= scanLimit
 	return err
 }
 
+// text prints each section that is not empty, with what to do about it.
 func (f *stuck) text(p *page.Page) {
 	printHolders(p, f.Held)
 	printOperations(p, "Parked operations", "Callers of their keys get operation.ErrParked. docs/operations-reference.md says what to do about each reason. Then: idem operation retry, resolve or cancel.", f.Parked)
 	printOperations(p, "Operations that are due and that no process executes", "Does a process run a Worker that has these definitions?", f.Unattended)
-	f.printLeft(p)
+	f.printLeftBehind(p)
 	if !f.Scanned {
 		p.Printf("%s\n", page.Wrap(fmt.Sprintf("The table has %s and was not scanned for records that were left behind: use --scan.", page.Bytes(f.size)), "", 100))
 	}
@@ -149,7 +152,8 @@ func printHolders(p *page.Page, held []record.Holder) {
 	p.Printf("%s\n\n", page.Wrap(advice, "  ", 100))
 }
 
-func (f *stuck) printLeft(p *page.Page) {
+// printLeftBehind prints the records that an fn left behind.
+func (f *stuck) printLeftBehind(p *page.Page) {
 	if len(f.LeftBehind) == 0 {
 		return
 	}

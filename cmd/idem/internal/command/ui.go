@@ -27,16 +27,16 @@ type uiCommand struct {
 }
 
 func (uiCommand) Help() string {
-	return `Serves a web page until Ctrl-C: figures, operations with their steps, the outbox by topic, dead letters, keys in flight, what people did,
-the last hour as charts, and the findings of the doctor. It only reads. With --write, a person who enters the token may retry, resolve and cancel operations, and redrive and drop
-dead letters, each with a reason. The token is that of the variable IDEM_UI_TOKEN, or a new one, which is printed. The connection is not encrypted:
-from another machine, use ssh -L.
+	return `Serves a web page until Ctrl-C: figures, operations with their steps, the outbox by topic, dead letters, keys in flight, the audit log,
+charts of the last hour, and the findings of the doctor. It only reads. With --write, a person who enters the token may retry, resolve and cancel
+operations, and redrive and drop dead letters, each with a reason. The token is that of the variable IDEM_UI_TOKEN, or a new one, which is printed.
+The connection is not encrypted: from another machine, use ssh -L.
 
 Example: idem ui --write`
 }
 
-// longestPage is the maximum time for a statement of a page. A longer --timeout does not apply.
-const longestPage = 10 * time.Second
+// maxPageTimeout is the maximum time for a statement of a page. A longer --timeout does not apply.
+const maxPageTimeout = 10 * time.Second
 
 // Run serves the page until the command is interrupted.
 //
@@ -61,9 +61,9 @@ func (c *uiCommand) Run(s *session) error {
 		return usage("%v", err)
 	}
 	running, stop := context.WithCancel(s.ctx)
-	var filling sync.WaitGroup
-	filling.Go(func() { _ = handler.Run(running) })
-	defer filling.Wait()
+	var charts sync.WaitGroup
+	charts.Go(func() { _ = handler.Run(running) })
+	defer charts.Wait()
 	defer stop()
 	shown := shownUI{URL: "http://" + listener.Addr().String() + "/", Token: printed, ReadOnly: config.ReadOnly, Private: config.Private}
 	if err := s.show(shown, func(p *page.Page) { c.text(p, &shown) }); err != nil {
@@ -76,10 +76,10 @@ func (c *uiCommand) Run(s *session) error {
 // address fails at the start.
 func (c *uiCommand) config(s *session) (ui.Config, error) {
 	timeout := time.Duration(s.globals.Timeout)
-	if timeout == 0 || timeout > longestPage {
-		timeout = longestPage
+	if timeout == 0 || timeout > maxPageTimeout {
+		timeout = maxPageTimeout
 	}
-	if err := s.limited(func(ctx context.Context, tx pgx.Tx) error { _, err := record.Locate(ctx, tx); return err }); err != nil {
+	if err := s.inTx(func(ctx context.Context, tx pgx.Tx) error { _, err := record.Locate(ctx, tx); return err }); err != nil {
 		return ui.Config{}, err
 	}
 	config := ui.Config{Pool: s.pool, ReadOnly: !c.Write, Timeout: timeout}
@@ -118,6 +118,7 @@ type shownUI struct {
 	Private  bool   `json:"private"` // the page asks for the token before it shows anything
 }
 
+// text prints the address, and the token if the command has generated one.
 func (c *uiCommand) text(p *page.Page, u *shownUI) {
 	p.Printf("%s\n", u.URL)
 	switch {

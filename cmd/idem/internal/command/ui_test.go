@@ -22,7 +22,7 @@ type served struct {
 }
 
 // serve starts idem ui.
-func (d *desk) serve(env map[string]string, args ...string) served {
+func (d *harness) serve(env map[string]string, args ...string) served {
 	d.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	out, in := io.Pipe()
@@ -78,9 +78,9 @@ func (s served) get(t *testing.T, host string) (int, string) {
 	return got.StatusCode, string(text)
 }
 
-func TestPageIsServedOnLoopbackReadsOnlyAndEndsWithTheCommand(t *testing.T) {
+func TestUI_OnLoopbackReadsUntilTheCommandEnds(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	s := d.serve(nil)
 	if !strings.HasPrefix(s.URL, "http://127.0.0.1:") || s.Token != "" || !s.ReadOnly || s.Private {
 		t.Errorf("%+v", s)
@@ -97,9 +97,9 @@ func TestPageIsServedOnLoopbackReadsOnlyAndEndsWithTheCommand(t *testing.T) {
 	}
 }
 
-func TestPageThatWritesHasATokenThatCannotBeGuessed(t *testing.T) {
+func TestUI_WriteGeneratesAStrongToken(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	s := d.serve(nil, "--write", "--allow-host", "idem.example")
 	if len(s.Token) < 32 || s.ReadOnly || s.Private {
 		t.Errorf("%+v", s)
@@ -118,9 +118,9 @@ func TestPageThatWritesHasATokenThatCannotBeGuessed(t *testing.T) {
 		"ui", "--write", "--listen", "127.0.0.1:0").want(t, 2, "could be guessed")
 }
 
-func TestPageThatIsServedElsewhereIsPrivate(t *testing.T) {
+func TestUI_BeyondLoopbackIsPrivate(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newHarness(t)
 	s := d.serve(nil, "--listen", "0.0.0.0:0")
 	if s.Token == "" || !s.Private || !s.ReadOnly {
 		t.Errorf("%+v", s)

@@ -2,7 +2,7 @@ package command
 
 import (
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -14,7 +14,8 @@ type completeCommand struct {
 	Words []string `arg:"" optional:""`
 }
 
-// Run prints the possible completions of the last word, one on a line.
+// Run prints the possible completions of the last word, one on a line. It reads the grammar, so that
+// a new command or flag needs no change in the scripts.
 func (c *completeCommand) Run(s *session) error {
 	words := c.Words
 	if len(words) > 0 && words[0] == "--" {
@@ -24,17 +25,17 @@ func (c *completeCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	for _, offer := range offers(parser.Model.Node, words) {
-		fmt.Fprintln(s.Stdout, offer)
+	for _, word := range completions(parser.Model.Node, words) {
+		fmt.Fprintln(s.Stdout, word)
 	}
 	return nil
 }
 
-// offers returns the possible completions of the last word. The words before it select the command.
+// completions returns the possible completions of the last word. The words before it select the command.
 // If the word before the last is a flag that needs a value, the completions are the values of the
 // flag. If the last word begins with "-", they are the flags of the command. Otherwise they are
 // subcommands and values of arguments.
-func offers(node *kong.Node, words []string) []string {
+func completions(node *kong.Node, words []string) []string {
 	if len(words) == 0 {
 		words = []string{""}
 	}
@@ -92,23 +93,63 @@ func flagNeedingValue(node *kong.Node, word string) *kong.Flag {
 	return nil
 }
 
+// enumOf returns the possible values of a flag or an argument. An empty value is the default.
 func enumOf(value *kong.Value) []string {
-	var found []string
-	for _, choice := range value.EnumSlice() {
-		if choice != "" {
-			found = append(found, choice)
-		}
-	}
+	return slices.DeleteFunc(value.EnumSlice(), func(choice string) bool { return choice == "" })
+}
+
+// matching returns the words with the prefix, sorted.
+func matching(all []string, prefix string) []string {
+	found := slices.DeleteFunc(all, func(word string) bool { return !strings.HasPrefix(word, prefix) })
+	slices.Sort(found)
 	return found
 }
 
-func matching(all []string, prefix string) []string {
-	var found []string
-	for _, offer := range all {
-		if strings.HasPrefix(offer, prefix) {
-			found = append(found, offer)
-		}
-	}
-	sort.Strings(found)
-	return found
+type completionCommand struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+}
+
+func (completionCommand) Help() string {
+	return `The script asks idem for completions. To load it in every shell, add the example to ~/.bashrc, or with zsh to ~/.zshrc. For fish:
+idem completion fish > ~/.config/fish/completions/idem.fish
+
+Example: source <(idem completion bash)`
+}
+
+// Run prints the completion script of the shell.
+func (c completionCommand) Run(s *session) error {
+	_, err := fmt.Fprint(s.Stdout, scripts[c.Shell])
+	return err
+}
+
+// scripts has the completion script of each shell. Each script passes the words up to the cursor to
+// the hidden command __complete, and offers the lines of its output.
+var scripts = map[string]string{
+	"bash": `_idem() {
+	local IFS=$'\n' word
+	COMPREPLY=()
+	while read -r word; do
+		COMPREPLY+=("$word")
+	done < <(idem __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -o default -o bashdefault -F _idem idem
+`,
+	"zsh": `#compdef idem
+_idem() {
+	local -a offers
+	offers=("${(@f)$(idem __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+	if [[ -n "$offers" ]]; then
+		compadd -- $offers
+	else
+		_files
+	fi
+}
+compdef _idem idem
+`,
+	"fish": `function __idem_complete
+	set -l words (commandline -opc) (commandline -ct)
+	idem __complete -- $words[2..-1] 2>/dev/null
+end
+complete -c idem -a '(__idem_complete)'
+`,
 }
