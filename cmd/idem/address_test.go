@@ -13,7 +13,7 @@ import (
 )
 
 // The address comes from flags, from a URL, from variables, and from the password file.
-func TestAddressIsFoundAsPsqlFindsIt(t *testing.T) {
+func TestAddress_IsFoundLikePsql(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	config, err := pgx.ParseConfig(dsn)

@@ -11,7 +11,7 @@ import (
 )
 
 // A real shell runs the script and asks it for suggestions.
-func TestBashCompletesCommandsAndFlags(t *testing.T) {
+func TestCompletion_InBash(t *testing.T) {
 	t.Parallel()
 	bash := optional.Program(t, "bash")
 	for line, want := range map[string]string{"st": "stats stuck", "list --sta": "--state", "list --state f": "failed", "migrate ": "down status up", "dead list --side ": "inbox outbox", "show a --re": "--reveal"} {

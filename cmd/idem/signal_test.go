@@ -49,7 +49,7 @@ func (p *process) wait() ran {
 
 // The proxy delays the first statements of each command in turn. The signal arrives during the
 // delay.
-func TestSignalEndsEveryCommandAtAnyStatement(t *testing.T) {
+func TestSignal_EndsEveryCommandAtAnyStatement(t *testing.T) {
 	t.Parallel()
 	const statements = 3
 	for _, args := range [][]string{
@@ -69,7 +69,7 @@ func TestSignalEndsEveryCommandAtAnyStatement(t *testing.T) {
 
 // A migration that has begun runs to its end if the server answers, and releases no lock but its
 // own.
-func TestMigrationThatIsInterruptedIsNeverHalfDone(t *testing.T) {
+func TestMigrate_InterruptLeavesNoHalfMigration(t *testing.T) {
 	t.Parallel()
 	for _, nth := range []int{4, 12, 20} {
 		t.Run(fmt.Sprint(nth), func(t *testing.T) {
@@ -127,7 +127,7 @@ func interruptAt(t *testing.T, dsn string, nth int, args []string) bool {
 }
 
 // An interrupted eviction reports whether the record was deleted.
-func TestSignalNeverLeavesAnEvictionInDoubt(t *testing.T) {
+func TestSignal_NeverLeavesAnEvictionInDoubt(t *testing.T) {
 	t.Parallel()
 	for name, match := range map[string]pgproxy.Match{"before": pgproxy.Contains("DELETE"), "at COMMIT": pgproxy.IsCommit} {
 		t.Run(name, func(t *testing.T) {

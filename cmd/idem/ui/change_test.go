@@ -13,7 +13,7 @@ import (
 )
 
 // acts returns the rows of idem.audit, without those that the harness inserted.
-func (d *desk) acts() (all []string) {
+func (d *harness) acts() (all []string) {
 	d.t.Helper()
 	rows, err := d.pool.Query(d.t.Context(), "SELECT act, outcome, person, reason FROM idem.audit WHERE person <> 'shop' ORDER BY at, id")
 	if err != nil {
@@ -29,14 +29,14 @@ func (d *desk) acts() (all []string) {
 	return all
 }
 
-func (d *desk) wantActs(want ...string) {
+func (d *harness) wantActs(want ...string) {
 	d.t.Helper()
 	if diff := cmp.Diff(want, d.acts()); diff != "" {
 		d.t.Errorf("acts (-want +got):\n%s", diff)
 	}
 }
 
-func (d *desk) count(sql string) (n int) {
+func (d *harness) count(sql string) (n int) {
 	d.t.Helper()
 	if err := d.pool.QueryRow(d.t.Context(), sql).Scan(&n); err != nil {
 		d.t.Fatal(err)
@@ -50,16 +50,16 @@ const (
 	parked       = "SELECT count(*) FROM idem.operations WHERE state = 'parked'"
 )
 
-func newActingDesk(t *testing.T, change func(*ui.Config)) *desk {
+func newActingHarness(t *testing.T, change func(*ui.Config)) *harness {
 	t.Helper()
-	d := newDesk(t, change)
+	d := newHarness(t, change)
 	d.keep("shop", "a key of some length", "secret")
 	return d
 }
 
-func TestPeopleActWithTheTokenAndAReason(t *testing.T) {
+func TestChange_WithTokenAndReason(t *testing.T) {
 	t.Parallel()
-	d := newActingDesk(t, withToken)
+	d := newActingHarness(t, withToken)
 	d.get("operations/"+parkedID).want(t, 200, "Log in</a> with the token to act")
 	d.login()
 	d.get("operations/"+parkedID).want(t, 200, "<h3>Retry</h3>", `action="./../resolve"`, "Nothing is undone.", "parks with call_in_doubt")
@@ -87,7 +87,7 @@ func TestPeopleActWithTheTokenAndAReason(t *testing.T) {
 }
 
 // cookie returns the cookie of the login.
-func (d *desk) cookie() *http.Cookie {
+func (d *harness) cookie() *http.Cookie {
 	d.t.Helper()
 	at, err := url.Parse(d.root)
 	if err != nil {
@@ -101,7 +101,7 @@ func (d *desk) cookie() *http.Cookie {
 }
 
 // unchanged fails the test if a row that keep inserted has changed.
-func (d *desk) unchanged() {
+func (d *harness) unchanged() {
 	d.t.Helper()
 	d.wantActs()
 	for _, sql := range []string{inboxLetter, outboxLetter, parked} {
@@ -112,7 +112,7 @@ func (d *desk) unchanged() {
 }
 
 // attempts sends a form for every change, and returns the responses.
-func (d *desk) attempts(change func(*http.Request)) (all []answer) {
+func (d *harness) attempts(change func(*http.Request)) (all []answer) {
 	letter := "eyJTaWRlIjoiaW5ib3giLCJDb25zdW1lciI6InNob3AiLCJTb3VyY2UiOiJzaG9wIiwiSUQiOiJzaG9wIn0"
 	for act, form := range map[string][]string{
 		"retry": {"id", parkedID}, "cancel": {"id", parkedID}, "resolve": {"id", parkedID, "epoch", "1", "seq", "2", "finding", "happened", "value", "null"}, "redrive": {"letter", letter}, "drop": {"letter", letter, "died", "1"},
@@ -122,15 +122,15 @@ func (d *desk) attempts(change func(*http.Request)) (all []answer) {
 	return all
 }
 
-func TestPageThatOnlyReadsChangesNothing(t *testing.T) {
+func TestReadOnly_RefusesChanges(t *testing.T) {
 	t.Parallel()
-	owner := newActingDesk(t, nil)
+	owner := newActingHarness(t, nil)
 	for name, change := range map[string]func(*ui.Config){
 		"no person may act":  nil,
 		"a token to read":    func(c *ui.Config) { c.Token, c.ReadOnly = token, true },
 		"a login that reads": func(c *ui.Config) { c.Person, c.ReadOnly = func(*http.Request) string { return "ann" }, true },
 	} {
-		d := deskAt(t, owner.pool, change)
+		d := harnessAt(t, owner.pool, change)
 		if name == "a token to read" {
 			d.post("login", "token", token, "person", "ann").want(t, 200, "Read-only")
 		}
@@ -142,14 +142,14 @@ func TestPageThatOnlyReadsChangesNothing(t *testing.T) {
 	}
 }
 
-func TestNobodyActsWithoutTheToken(t *testing.T) {
+func TestLogin_ChangesNeedTheToken(t *testing.T) {
 	t.Parallel()
-	d := newActingDesk(t, withToken)
+	d := newActingHarness(t, withToken)
 	for _, wrong := range []string{"", token + "x"} {
 		d.post("login", "token", wrong, "person", "ann").want(t, 403, "That is not the token")
 	}
 	d.post("login", "token", token, "person", "  ").want(t, 400, "needs a name")
-	other := deskAt(t, d.pool, withToken)
+	other := harnessAt(t, d.pool, withToken)
 	other.login()
 	name := other.cookie().Name
 	for _, cookie := range []string{"", "x", "x.y", token, "eyJQZXJzb24iOiJhbm4iLCJVbnRpbCI6OTk5OTk5OTk5OX0.", "eyJQZXJzb24iOiJhbm4iLCJVbnRpbCI6OTk5OTk5OTk5OX0.AAAA"} {
@@ -170,15 +170,15 @@ func TestNobodyActsWithoutTheToken(t *testing.T) {
 }
 
 // A page with another token does not accept the cookie.
-func TestTicketIsWorthNothingUnderAnotherToken(t *testing.T) {
+func TestTicket_IsInvalidUnderAnotherToken(t *testing.T) {
 	t.Parallel()
-	d := newActingDesk(t, withToken)
+	d := newActingHarness(t, withToken)
 	d.login()
 	ticket := d.cookie()
 	if strings.Contains(ticket.Value, token) {
 		t.Fatal(ticket)
 	}
-	other := deskAt(t, d.pool, func(c *ui.Config) { c.Token = token + " of another page" })
+	other := harnessAt(t, d.pool, func(c *ui.Config) { c.Token = token + " of another page" })
 	other.post("login", "token", token+" of another page", "person", "bob").want(t, 200)
 	name := other.cookie().Name
 	if name == ticket.Name {
@@ -191,9 +191,9 @@ func TestTicketIsWorthNothingUnderAnotherToken(t *testing.T) {
 	d.unchanged()
 }
 
-func TestFormsOfOtherPagesAreRefused(t *testing.T) {
+func TestGuard_RefusesFormsOfOtherSites(t *testing.T) {
 	t.Parallel()
-	d := newActingDesk(t, withToken)
+	d := newActingHarness(t, withToken)
 	d.login()
 	for name, change := range map[string]func(http.Header){
 		"nothing is said":               func(h http.Header) { h.Del("Sec-Fetch-Site") },
@@ -219,9 +219,9 @@ func TestFormsOfOtherPagesAreRefused(t *testing.T) {
 	}).want(t, 200, "The operation is retried")
 }
 
-func TestNothingIsChangedWithoutAReason(t *testing.T) {
+func TestChange_NeedsAReason(t *testing.T) {
 	t.Parallel()
-	d := newActingDesk(t, withToken)
+	d := newActingHarness(t, withToken)
 	d.login()
 	for _, reason := range []string{"", " \t\n"} {
 		d.post("retry", "id", parkedID, "reason", reason).want(t, 400, "needs a reason")
@@ -238,9 +238,9 @@ func TestNothingIsChangedWithoutAReason(t *testing.T) {
 	d.unchanged()
 }
 
-func TestPrivatePageShowsNothingWithoutTheToken(t *testing.T) {
+func TestPrivate_ShowsNothingWithoutTheToken(t *testing.T) {
 	t.Parallel()
-	d := newActingDesk(t, func(c *ui.Config) { c.Token, c.Private = token, true })
+	d := newActingHarness(t, func(c *ui.Config) { c.Token, c.Private = token, true })
 	for _, path := range append(pages, letter("shop"), "login") {
 		if got := d.get(path).want(t, 401, `name="token"`, "This page is private"); strings.Contains(got.text, "shop") {
 			t.Errorf("%s shows something", path)
@@ -254,9 +254,9 @@ func TestPrivatePageShowsNothingWithoutTheToken(t *testing.T) {
 }
 
 // The program has its own login, and Person names who makes a change.
-func TestProgramSaysWhoActs(t *testing.T) {
+func TestPerson_OfTheProgramMakesChanges(t *testing.T) {
 	t.Parallel()
-	d := newActingDesk(t, func(c *ui.Config) { c.Person = func(r *http.Request) string { return r.Header.Get("X-Tester") } })
+	d := newActingHarness(t, func(c *ui.Config) { c.Person = func(r *http.Request) string { return r.Header.Get("X-Tester") } })
 	for _, got := range d.attempts(nil) {
 		got.want(t, 401)
 	}
@@ -266,14 +266,14 @@ func TestProgramSaysWhoActs(t *testing.T) {
 	d.wantActs("retry, running, bob@example.com, INC-9")
 }
 
-func TestSealedDeadLetterGoesBackWhereThereAreKeys(t *testing.T) {
+func TestRedrive_OfASealedDeadLetterNeedsKeys(t *testing.T) {
 	t.Parallel()
-	d := newActingDesk(t, withToken)
+	d := newActingHarness(t, withToken)
 	d.login()
 	d.exec("UPDATE idem.dead_letters SET sealed_by = 'k1' WHERE side = 'outbox'")
 	one := d.get("letter?side=outbox&source=shop&id=0193c1a0-5a9e-4bbd-8e01-3f1f5f3b2c11").want(t, 200, "Sealed with")
 	d.post("redrive", "letter", one.field(t, "redrive", "letter"), "reason", "INC").want(t, 409, "--seal-keys", "Nothing was changed")
-	sealed := deskAt(t, d.pool, func(c *ui.Config) {
+	sealed := harnessAt(t, d.pool, func(c *ui.Config) {
 		c.Token, c.Sealer = token, seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": make([]byte, seal.SecretSize)}})
 	})
 	sealed.login()

@@ -19,8 +19,8 @@ import (
 
 const token = "a token of the tests, long enough"
 
-// desk is a browser session on the page of a database.
-type desk struct {
+// harness is a browser session on the page of a database.
+type harness struct {
 	t      *testing.T
 	pool   *pgxpool.Pool
 	server *httptest.Server
@@ -28,13 +28,13 @@ type desk struct {
 	root   string // the address of the overview
 }
 
-// newDesk serves the page of a new database.
-func newDesk(t *testing.T, change func(*ui.Config)) *desk {
+// newHarness serves the page of a new database.
+func newHarness(t *testing.T, change func(*ui.Config)) *harness {
 	t.Helper()
-	return deskAt(t, pgtest.New(t), change)
+	return harnessAt(t, pgtest.New(t), change)
 }
 
-func deskAt(t *testing.T, pool *pgxpool.Pool, change func(*ui.Config)) *desk {
+func harnessAt(t *testing.T, pool *pgxpool.Pool, change func(*ui.Config)) *harness {
 	t.Helper()
 	config := ui.Config{Pool: pool, Timeout: time.Minute} // enough on a busy machine
 	if change != nil {
@@ -44,10 +44,10 @@ func deskAt(t *testing.T, pool *pgxpool.Pool, change func(*ui.Config)) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return deskOf(t, pool, page, "/")
+	return harnessOf(t, pool, page, "/")
 }
 
-func deskOf(t *testing.T, pool *pgxpool.Pool, handler http.Handler, root string) *desk {
+func harnessOf(t *testing.T, pool *pgxpool.Pool, handler http.Handler, root string) *harness {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
@@ -55,12 +55,12 @@ func deskOf(t *testing.T, pool *pgxpool.Pool, handler http.Handler, root string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &desk{t, pool, server, &http.Client{Jar: jar}, server.URL + root}
+	return &harness{t, pool, server, &http.Client{Jar: jar}, server.URL + root}
 }
 
 func withToken(c *ui.Config) { c.Token = token }
 
-func (d *desk) exec(sql string, args ...any) {
+func (d *harness) exec(sql string, args ...any) {
 	d.t.Helper()
 	if _, err := d.pool.Exec(d.t.Context(), sql, args...); err != nil {
 		d.t.Fatal(err)
@@ -75,7 +75,7 @@ type answer struct {
 	url  *url.URL
 }
 
-func (d *desk) send(method, path string, form url.Values, change func(*http.Request)) answer {
+func (d *harness) send(method, path string, form url.Values, change func(*http.Request)) answer {
 	d.t.Helper()
 	r, err := http.NewRequestWithContext(d.t.Context(), method, d.root+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -100,9 +100,12 @@ func (d *desk) send(method, path string, form url.Values, change func(*http.Requ
 	return answer{got.StatusCode, got.Header, string(text), got.Request.URL}
 }
 
-func (d *desk) get(path string) answer { d.t.Helper(); return d.send(http.MethodGet, path, nil, nil) }
+func (d *harness) get(path string) answer {
+	d.t.Helper()
+	return d.send(http.MethodGet, path, nil, nil)
+}
 
-func (d *desk) post(path string, pairs ...string) answer {
+func (d *harness) post(path string, pairs ...string) answer {
 	d.t.Helper()
 	return d.send(http.MethodPost, path, formOf(pairs...), nil)
 }
@@ -116,7 +119,7 @@ func formOf(pairs ...string) url.Values {
 }
 
 // login logs in as ann.
-func (d *desk) login() {
+func (d *harness) login() {
 	d.t.Helper()
 	d.post("login", "token", token, "person", "ann").want(d.t, 200, "You may act as")
 }
@@ -160,7 +163,7 @@ const (
 
 // keep inserts a row of every kind. It puts the untrusted text stranger into each column that
 // accepts text, and secret into each column that the page must not show.
-func (d *desk) keep(stranger, key, secret string) {
+func (d *harness) keep(stranger, key, secret string) {
 	d.t.Helper()
 	const begun = "now() - interval '2 days 3 hours'"
 	for _, o := range []struct{ id, state, kind, reason string }{

@@ -10,7 +10,7 @@ import (
 
 func TestOperation_ShowsReasonNextStepAndCallKey(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newHarness(t, nil)
 	d.keep("shop", "a key of some length", "secret")
 	got := d.get("operations/"+parkedID).want(t, 200, "call_in_doubt", "<strong>Next:</strong> Ask the other side by the key of the call",
 		operation.CallKey(parkedID, "call", "shop"), "Last error: <bdi>the bank says shop")
@@ -51,7 +51,7 @@ func TestResolve_RecordsTheOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newActingDesk(t, withToken)
+			d := newActingHarness(t, withToken)
 			d.login()
 			send := func(pairs ...string) answer { return d.post("resolve", append([]string{"id", parkedID}, pairs...)...) }
 			about := []string{"epoch", "1", "seq", "2"}
@@ -72,7 +72,7 @@ func TestResolve_RecordsTheOutcome(t *testing.T) {
 
 func TestResolve_LeavesSealedValuesToTheCommand(t *testing.T) {
 	t.Parallel()
-	d := newActingDesk(t, withToken)
+	d := newActingHarness(t, withToken)
 	d.login()
 	d.exec(`UPDATE idem.operations SET input = convert_to(E'idem.sealed/1\n', 'UTF8') || '\x026b31'::bytea WHERE id = $1`, parkedID)
 	d.post("resolve", "id", parkedID, "epoch", "1", "seq", "2", "finding", "not-happened", "reason", "INC-1").want(t, 409, "--seal-keys", "Nothing was changed")

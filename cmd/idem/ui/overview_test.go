@@ -15,7 +15,7 @@ import (
 
 func TestOverview_ShowsProcesses(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newHarness(t, nil)
 	d.keep("shop <b>", "a key of some length", "secret")
 	d.get("").want(t, 200, `Workers</a></th><td class="warn">none runs`, `Relays</a></th><td class="warn">none runs`, `Parked operations</a></th><td class="bad">1<`,
 		`<svg class="chart bad"`, "Parked operations: 1, highest 1", "Lag of the topic shop &lt;b&gt;: 2 d", "Dead letters: 2", "In progress: ", "A replay writes nothing")
@@ -28,7 +28,7 @@ func TestOverview_ShowsProcesses(t *testing.T) {
 			t.Fatal("no Worker shows")
 		}
 	}
-	deskAt(t, d.pool, nil).get("").want(t, 200, `Workers</a></th><td class="">at least one runs`)
+	harnessAt(t, d.pool, nil).get("").want(t, 200, `Workers</a></th><td class="">at least one runs`)
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -37,7 +37,7 @@ func TestOverview_ShowsProcesses(t *testing.T) {
 
 func TestDoctorPage_ShowsFindings(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newHarness(t, nil)
 	d.get("").want(t, 200, "not examined yet")
 	err := pgx.BeginFunc(t.Context(), d.pool, func(tx pgx.Tx) error {
 		refund := operation.Define("refund", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })
@@ -55,7 +55,7 @@ func TestDoctorPage_ShowsFindings(t *testing.T) {
 
 func TestPage_RunFillsTheCharts(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newHarness(t, nil)
 	var counted atomic.Int64
 	page, err := ui.New(ui.Config{Pool: d.pool, Counts: func() (executed, replayed int64) { return counted.Add(1), 0 }})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // role creates a role with a login, and returns its name and a pool of its sessions.
-func (d *desk) role() (name string, pool *pgxpool.Pool) {
+func (d *harness) role() (name string, pool *pgxpool.Pool) {
 	d.t.Helper()
 	if err := d.pool.QueryRow(d.t.Context(), "SELECT 'look_' || replace(gen_random_uuid()::text, '-', '')").Scan(&name); err != nil {
 		d.t.Fatal(err)
@@ -53,15 +53,15 @@ func onCall(t *testing.T, role string) (statements []string) {
 	return statements
 }
 
-func TestRoleForPeopleOnCallSeesEveryPageAndActsNowhere(t *testing.T) {
+func TestPage_OnCallRoleReadsAndCannotChange(t *testing.T) {
 	t.Parallel()
-	owner := newActingDesk(t, nil)
+	owner := newActingHarness(t, nil)
 	name, pool := owner.role()
 	owner.exec("CREATE TABLE IF NOT EXISTS public.idem_goose_version (id serial, version_id bigint, is_applied bool, tstamp timestamp)")
 	for _, sql := range onCall(t, name) {
 		owner.exec(sql)
 	}
-	d := deskAt(t, pool, withToken)
+	d := harnessAt(t, pool, withToken)
 	d.login()
 	for _, path := range append(pages, letter("shop")) {
 		if got := d.get(path).want(t, 200, name); strings.Contains(got.text, "unknown") {
@@ -75,11 +75,11 @@ func TestRoleForPeopleOnCallSeesEveryPageAndActsNowhere(t *testing.T) {
 }
 
 // The test executes the GRANT statements that the page proposes, until the page can be read.
-func TestWhatIsLackingIsNamed(t *testing.T) {
+func TestProblem_NamesTheMissingPrivileges(t *testing.T) {
 	t.Parallel()
-	owner := newActingDesk(t, nil)
+	owner := newActingHarness(t, nil)
 	name, pool := owner.role()
-	d := deskAt(t, pool, nil)
+	d := harnessAt(t, pool, nil)
 	for _, path := range pages {
 		for try := 0; ; try++ {
 			got := d.get(path)
@@ -98,30 +98,30 @@ func TestWhatIsLackingIsNamed(t *testing.T) {
 	}
 }
 
-func TestDatabaseWithoutTheSchemaIsToldHowToGetIt(t *testing.T) {
+func TestPage_SaysHowToCreateTheSchema(t *testing.T) {
 	t.Parallel()
-	d := deskAt(t, pgtest.Open(t, pgtest.EmptyDSN(t)), nil)
+	d := harnessAt(t, pgtest.Open(t, pgtest.EmptyDSN(t)), nil)
 	for _, path := range pages {
 		d.get(path).want(t, 503, "idem migrate up")
 	}
 }
 
-func TestPageWorksBehindAPoolerInTransactionMode(t *testing.T) {
+func TestPage_WorksBehindAPooler(t *testing.T) {
 	t.Parallel()
-	owner := newActingDesk(t, nil)
+	owner := newActingHarness(t, nil)
 	behind := pgtest.PgBouncer(t, owner.pool.Config().ConnString())
 	for _, mode := range pgtest.ModesBehindPgBouncer(t) {
-		d := deskAt(t, pgtest.Open(t, behind, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }), withToken)
+		d := harnessAt(t, pgtest.Open(t, behind, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }), withToken)
 		for _, path := range append(pages, letter("shop")) {
 			d.get(path).want(t, 200)
 		}
 	}
 }
 
-func TestDatabaseThatIsAwayIsToldOf(t *testing.T) {
+func TestPage_ReportsAnUnavailableDatabase(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Open(t, "postgres://ann:password@127.0.0.1:1/shop")
-	got := deskAt(t, pool, nil).get("operations").want(t, 502, "Cannot connect to 127.0.0.1:1", "connection refused")
+	got := harnessAt(t, pool, nil).get("operations").want(t, 502, "Cannot connect to 127.0.0.1:1", "connection refused")
 	if strings.Contains(got.text, "password") {
 		t.Error("the password is shown")
 	}

@@ -25,9 +25,9 @@ var pages = []string{"", "operations", "operations?state=running", "operations?s
 
 const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(2)> &amp; {{.}} javascript:alert(3)` + "\u202egnihtemos\u2066 \x1b[2J\n" + `ﷺ שלום`
 
-func TestTextOfStrangersIsTextAndKeysAndValuesAreNotShown(t *testing.T) {
+func TestPage_EscapesTextAndHidesValues(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, withToken)
+	d := newHarness(t, withToken)
 	const key, secret = "key-of-a-customer-0123456789", "the secret of a customer"
 	stranger := hostile + strings.Repeat("long", 300)
 	d.keep(stranger, key, secret)
@@ -53,9 +53,9 @@ func TestTextOfStrangersIsTextAndKeysAndValuesAreNotShown(t *testing.T) {
 	d.get("messages").want(t, 200, "does not run", "held", "key-…(28)", "lag", "no process")
 }
 
-func TestEmptyDatabaseIsToldOfInSentences(t *testing.T) {
+func TestPage_DescribesAnEmptyDatabase(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newHarness(t, nil)
 	for path, sentence := range map[string]string{
 		"": "no operation is parked", "operations": "No operation is parked.", "operations?state=running": "No operation runs.", "operations?state=failed": "No operation is failed.",
 		"messages": "No message waits to be published.", "dead": "There are no dead letters.", "flight": "No transaction holds a key.", "acts": "No person changed anything.",
@@ -64,9 +64,9 @@ func TestEmptyDatabaseIsToldOfInSentences(t *testing.T) {
 	}
 }
 
-func TestSessionsThatHoldKeysAreShown(t *testing.T) {
+func TestPage_ShowsSessionsThatHoldKeys(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newHarness(t, nil)
 	began, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	config := d.pool.Config().Copy()
 	config.ConnConfig.RuntimeParams["application_name"] = "the <shop>"
@@ -88,9 +88,9 @@ func TestSessionsThatHoldKeysAreShown(t *testing.T) {
 	}
 }
 
-func TestListsGoOnWhereTheyHaveEnded(t *testing.T) {
+func TestLists_ContinueAfterTheLastRow(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newHarness(t, nil)
 	d.exec(`INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, state, undoing, step, seq, kind, since, wake_at, tries, attempts, ended_at)
 		SELECT gen_random_uuid(), 's', n::text, '', CASE WHEN n % 2 = 0 THEN 'even' ELSE 'odd' END, 1, now(), '', 1, state, false, 'x', 1, '', now() - (n % 10) * interval '1 min', now() - (n % 10) * interval '1 min', 0, 0,
 			CASE WHEN state = 'completed' THEN now() END
@@ -124,9 +124,9 @@ func TestListsGoOnWhereTheyHaveEnded(t *testing.T) {
 	}
 }
 
-func TestWhatThePageDoesNotKnowIsRefusedWithAReason(t *testing.T) {
+func TestPage_RefusesUnknownPathsWithAReason(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newHarness(t, nil)
 	for path, code := range map[string]int{
 		"nothing": 404, "operations/none": 404, "operations/": 404, "operations/" + parkedID: 404, "operations/" + parkedID + "/more": 404, "letter": 404, "letter?id=x": 404, "static/none": 404, "static/../ui.go": 404,
 		"operations?state=none": 400, "operations?after=none": 400, "messages?state=none": 400, "messages?after=none": 400, "dead?after=none": 400, "dead?after=e30": 200, "operations?after=e30": 400,
@@ -142,9 +142,9 @@ func TestWhatThePageDoesNotKnowIsRefusedWithAReason(t *testing.T) {
 	}
 }
 
-func TestEveryAnswerForbidsWhatAPageDoesNotNeed(t *testing.T) {
+func TestGuard_SetsSecurityHeadersOnEveryResponse(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newHarness(t, nil)
 	for _, path := range []string{"", "nothing", "static/style.css", "static/refresh.js", "static/icon.svg", "login"} {
 		got := d.get(path)
 		for name, want := range map[string]string{
@@ -161,9 +161,9 @@ func TestEveryAnswerForbidsWhatAPageDoesNotNeed(t *testing.T) {
 	}
 }
 
-func TestPageAnswersToItsOwnNamesOnly(t *testing.T) {
+func TestGuard_AnswersToConfiguredHosts(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, func(c *ui.Config) { c.Hosts = []string{"localhost", "127.0.0.1", "::1", "idem.example"} })
+	d := newHarness(t, func(c *ui.Config) { c.Hosts = []string{"localhost", "127.0.0.1", "::1", "idem.example"} })
 	for host, code := range map[string]int{
 		"localhost": 200, "LocalHost:7466": 200, "localhost.:80": 200, "127.0.0.1:1": 200, "[::1]:7466": 200, "::1": 200, "idem.example": 200,
 		"evil.example": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example:7466": 421, "127.0.0.2": 421, "evil.example:127.0.0.1": 421,
@@ -175,7 +175,7 @@ func TestPageAnswersToItsOwnNamesOnly(t *testing.T) {
 	}
 }
 
-func TestPageIsTheSameBelowAnyPrefix(t *testing.T) {
+func TestPage_WorksBelowAnyPrefix(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	page, err := ui.New(ui.Config{Pool: pool, Token: token})
@@ -186,7 +186,7 @@ func TestPageIsTheSameBelowAnyPrefix(t *testing.T) {
 	mux.Handle("/admin/idem/", http.StripPrefix("/admin/idem", page))
 	mux.Handle("/bare", http.StripPrefix("/bare", page))
 	mux.Handle("/bare/", http.StripPrefix("/bare", page))
-	d := deskOf(t, pool, mux, "/admin/idem/")
+	d := harnessOf(t, pool, mux, "/admin/idem/")
 	d.keep("shop", "a key of some length", "secret")
 	d.post("login", "token", token, "person", "ann").want(t, 200, "You may act as")
 	link := regexp.MustCompile(`(?:href|src|action)="([^"]*)"`)
@@ -217,7 +217,7 @@ func TestPageIsTheSameBelowAnyPrefix(t *testing.T) {
 	}
 }
 
-func TestContradictionsAreRefused(t *testing.T) {
+func TestNew_RejectsContradictions(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	person := func(*http.Request) string { return "ann" }
@@ -232,10 +232,10 @@ func TestContradictionsAreRefused(t *testing.T) {
 }
 
 // Viewers of the same page share one reading of the database.
-func TestViewersOfAPageShareOneReading(t *testing.T) {
+func TestReads_AreSharedByViewers(t *testing.T) {
 	t.Parallel()
 	var transactions atomic.Int64
-	d := newDesk(t, nil)
+	d := newHarness(t, nil)
 	pool := pgtest.Open(t, d.pool.Config().ConnString(), func(c *pgxpool.Config) {
 		c.MaxConns = 4
 		c.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) { transactions.Add(1); return true, nil }
@@ -244,7 +244,7 @@ func TestViewersOfAPageShareOneReading(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := deskOf(t, pool, page, "/")
+	other := harnessOf(t, pool, page, "/")
 	lock, err := d.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -272,9 +272,9 @@ func TestViewersOfAPageShareOneReading(t *testing.T) {
 	d.get("acts").want(t, 200)
 }
 
-func TestReadingEndsInTime(t *testing.T) {
+func TestReads_EndInTime(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, func(c *ui.Config) { c.Timeout = 500 * time.Millisecond })
+	d := newHarness(t, func(c *ui.Config) { c.Timeout = 500 * time.Millisecond })
 	lock, err := d.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -284,7 +284,7 @@ func TestReadingEndsInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.get("acts").want(t, 504, "longer than this page allows")
-	patient := deskAt(t, d.pool, func(c *ui.Config) { c.Timeout = time.Minute })
+	patient := harnessAt(t, d.pool, func(c *ui.Config) { c.Timeout = time.Minute })
 	patient.get("acts").want(t, 409, "holds a lock")
 	patient.get("dead").want(t, 200)
 }

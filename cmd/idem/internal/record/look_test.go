@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-func TestLookOnlyReadsAndSeesOneMoment(t *testing.T) {
+func TestReadOnly_SeesOneSnapshot(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	var before, after int
@@ -38,7 +38,7 @@ func TestLookOnlyReadsAndSeesOneMoment(t *testing.T) {
 }
 
 // A portion scans at most Reach operations, whatever the size of the table.
-func TestPortionOfOperationsLooksAtBoundedlyManyAndGoesOn(t *testing.T) {
+func TestOperationsPage_ScansABoundedNumber(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	const total = 2*MaxScanned + 10

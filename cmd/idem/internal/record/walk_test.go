@@ -44,7 +44,7 @@ func TestWalk_ReadsEachBlockOnce(t *testing.T) {
 	}
 }
 
-func TestAfterAll(t *testing.T) {
+func TestAfterAll_IsTheNextPrefix(t *testing.T) {
 	t.Parallel()
 	for prefix, want := range map[string]string{
 		"tenant-1/": "tenant-10", "a": "b", "é": "ê", "\ud7ff": "\ue000", "a\U0010ffff": "b", "\U0010ffff": "",
