@@ -12,7 +12,7 @@ import (
 )
 
 // body is a function that runs in a transaction of idem, or a function of the package that such a
-// function calls. A function with several callers is one body: what is wrong in it is wrong under
+// function calls. A function with several callers is one body: a fault in it is a fault under
 // each of them, and one diagnostic is enough.
 type body struct {
 	*functions

@@ -1,5 +1,5 @@
 // Package idemvet finds uses of idem that compile but lose a guarantee: an effect outside of the
-// transaction, a call to another service inside of it, a key that differs for each attempt.
+// transaction, a call to another service inside it, a key that differs between attempts.
 //
 // [Analyzers] returns analyzers for golang.org/x/tools/go/analysis. The command idemvet runs them,
 // alone or under go vet. The analyzers need type information. They recognize functions of idem by

@@ -66,7 +66,7 @@ func (k *keys) calls(call *ast.CallExpr, object types.Object) bool {
 
 // isInRetry reports whether made is in a loop that retries, or in a function literal that is passed
 // to a function that retries. The innermost loop decides: a loop over a list makes one request per
-// element, even inside of a retry.
+// element, even inside a retry.
 func (k *keys) isInRetry(stack []ast.Node, made ast.Node) bool {
 	for i, n := range slices.Backward(stack) {
 		if !within(made, n) {
@@ -94,7 +94,7 @@ func (k *keys) retriesArgument(call *ast.CallExpr) bool {
 }
 
 // isRetryLoop reports whether loop sends one request until it succeeds. The request ends at
-// position from. Two things tell such a loop from a loop over elements: it ends with the first
+// position from. Two things distinguish such a loop from a loop over elements: it ends with the first
 // success, and what it ranges over, if anything, is a number or a list of delays.
 func (k *keys) isRetryLoop(loop ast.Node, from token.Pos) bool {
 	if ranged, ok := loop.(*ast.RangeStmt); ok {

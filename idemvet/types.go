@@ -101,7 +101,7 @@ func takesTx(t types.Type) bool {
 	return params.Len() == 1 && isTx(params.At(0).Type())
 }
 
-// root returns the variable at the beginning of an expression: s for s.queries.db(). It tells where
+// root returns the variable at the beginning of an expression: s for s.queries.db(). It shows where
 // a value comes from, because a field or a result of a method belongs to that variable.
 func root(info *types.Info, e ast.Expr) types.Object {
 	for {

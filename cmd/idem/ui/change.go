@@ -236,13 +236,8 @@ func drop(ctx context.Context, s *site, r *http.Request) (string, error) {
 	if err != nil {
 		return "", problemError{noLetter}
 	}
-	gone := false
-	l := &record.DeadLetter{LetterName: name, DiedAt: time.UnixMicro(died)}
-	err = record.Change(ctx, s.Pool, changeTimeout, func(tx pgx.Tx) (err error) {
-		gone, err = record.DropDeadLetter(ctx, tx, l)
-		return err
-	})
-	if err == nil && !gone {
+	dropped, err := record.DropDeadLetter(ctx, s.Pool, changeTimeout, &record.DeadLetter{LetterName: name, DiedAt: time.UnixMicro(died)})
+	if err == nil && !dropped {
 		err = problemError{problem{http.StatusConflict, "The dead letter is gone, or the message failed again since the page was shown. Nothing was deleted.", "Reload the list."}}
 	}
 	return "./dead?said=dropped", err

@@ -81,7 +81,7 @@ func TestChange_WithTokenAndReason(t *testing.T) {
 	d.wantActs("retry, running, ann, INC-1: the bank is back", "cancel, to be undone, ann, INC-2", "redrive, to be tried again, ann, INC-3", "drop, deleted, ann, INC-4",
 		"redrive, to be tried again, ann, INC-5 "+strings.TrimSpace(hostile))
 	if n := d.count("SELECT count(*) FROM idem.outbox WHERE id = '0193c1a0-5a9e-4bbd-8e01-3f1f5f3b2c11'"); n != 1 {
-		t.Errorf("%d in the outbox", n)
+		t.Errorf("%d messages in the outbox", n)
 	}
 	d.get("acts").want(t, 200, "INC-5 &lt;script&gt;", "ann")
 }
@@ -182,7 +182,7 @@ func TestTicket_IsInvalidUnderAnotherToken(t *testing.T) {
 	other.post("login", "token", token+" of another page", "person", "bob").want(t, 200)
 	name := other.cookie().Name
 	if name == ticket.Name {
-		t.Error("two pages of one name, on two ports, take each other's tickets away")
+		t.Error("two pages on two ports of one host overwrite each other's tickets")
 	}
 	other.client.Jar = nil
 	for _, got := range other.attempts(func(r *http.Request) { r.AddCookie(ticket); r.AddCookie(&http.Cookie{Name: name, Value: ticket.Value}) }) {
@@ -196,7 +196,7 @@ func TestGuard_RefusesFormsOfOtherSites(t *testing.T) {
 	d := newActingHarness(t, withToken)
 	d.login()
 	for name, change := range map[string]func(http.Header){
-		"nothing is said":               func(h http.Header) { h.Del("Sec-Fetch-Site") },
+		"neither header":                func(h http.Header) { h.Del("Sec-Fetch-Site") },
 		"cross-site":                    func(h http.Header) { h.Set("Sec-Fetch-Site", "cross-site") },
 		"another port of the same host": func(h http.Header) { h.Set("Sec-Fetch-Site", "same-site") },
 		"from the address bar":          func(h http.Header) { h.Set("Sec-Fetch-Site", "none") },

@@ -134,7 +134,7 @@ func (a answer) want(t *testing.T, code int, parts ...string) answer {
 	for _, part := range parts {
 		if !strings.Contains(a.text, part) {
 			bad = true
-			t.Errorf("%s: %q is not said", a.url, part)
+			t.Errorf("%s: %q is missing", a.url, part)
 		}
 	}
 	if bad {

@@ -33,10 +33,10 @@ func TestHistory_DrawsTheLastHour(t *testing.T) {
 		}
 	}
 	if got := drawn["Lag of the topic invoices"].Most; got != "5 s" {
-		t.Errorf("most: %s", got)
+		t.Errorf("the maximum: %s", got)
 	}
 	if _, shown := drawn["Replayed per minute"]; shown {
-		t.Error("replays are drawn, and nothing counts them")
+		t.Error("replays have a chart, although nothing counts them")
 	}
 	if got := drawn["Parked operations"]; got.Mood != "bad" || strings.Count(got.Path, "M") != 1 {
 		t.Errorf("%+v", got)
@@ -47,7 +47,7 @@ func TestHistory_DrawsTheLastHour(t *testing.T) {
 			t.Errorf("a line across a gap: %+v", c)
 		}
 		if c.Title == "Executed per minute" && strings.Contains(c.Now, "-") {
-			t.Errorf("a reset count grows: %+v", c)
+			t.Errorf("a counter that was reset grows: %+v", c)
 		}
 	}
 }

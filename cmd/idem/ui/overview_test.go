@@ -25,7 +25,7 @@ func TestOverview_ShowsProcesses(t *testing.T) {
 	go func() { ended <- operation.NewWorker(d.pool, operation.WorkerConfig{}, one).Run(ctx) }()
 	for begun := time.Now(); d.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1768187248::oid AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Since(begun) > 20*time.Second {
-			t.Fatal("no Worker shows")
+			t.Fatal("no Worker is visible")
 		}
 	}
 	harnessAt(t, d.pool, nil).get("").want(t, 200, `Workers</a></th><td class="">at least one runs`)
@@ -66,7 +66,7 @@ func TestPage_RunFillsTheCharts(t *testing.T) {
 	go func() { ended <- page.Run(ctx) }()
 	for begun := time.Now(); counted.Load() == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Since(begun) > 20*time.Second {
-			t.Fatal("the overview is not read")
+			t.Fatal("the overview cannot be read")
 		}
 	}
 	stop()

@@ -39,7 +39,7 @@ func TestPage_EscapesTextAndHidesValues(t *testing.T) {
 		got.text = regexp.MustCompile(` value="[^"]*"`).ReplaceAllString(got.text, "")
 		for _, never := range []string{"<script>alert", "<img", "\u202e", "\u2066", "\x1b", "ZgotmplZ", key, secret, `"javascript:`, "#ZgotmplZ"} {
 			if strings.Contains(got.text, never) {
-				t.Errorf("%.60s has %q", path, never)
+				t.Errorf("%.60s contains %q", path, never)
 			}
 		}
 		for _, script := range regexp.MustCompile(`(?i)<script[^>]*>|\son\w+=|\sstyle=`).FindAllString(got.text, -1) {
@@ -202,7 +202,7 @@ func TestPage_WorksBelowAnyPrefix(t *testing.T) {
 			if to.Fragment = ""; !checked[to.String()] && !strings.Contains(found[0], "action") {
 				checked[to.String()] = true
 				if d.get(strings.TrimPrefix(to.RequestURI(), "/admin/idem/")).code != 200 {
-					t.Errorf("%s has the link %s, where nothing is", path, found[1])
+					t.Errorf("%s has a dead link to %s", path, found[1])
 				}
 			}
 		}
@@ -264,10 +264,10 @@ func TestReads_AreSharedByViewers(t *testing.T) {
 	viewers.Wait() // until the lock timeout
 	_ = lock.Rollback(t.Context())
 	if n := transactions.Load(); n > 10 {
-		t.Errorf("30 viewers were %d transactions", n)
+		t.Errorf("30 viewers caused %d transactions", n)
 	}
 	if refused.Load() == 0 {
-		t.Error("the reading was not held up: the test shows nothing")
+		t.Error("the reading did not wait: the test shows nothing")
 	}
 	d.get("acts").want(t, 200)
 }

@@ -63,10 +63,10 @@ func TestRefused_NamesEachHostWithItsAnswer(t *testing.T) {
 	refused := address.Refused(pool.Ping(t.Context())).Error()
 	for _, part := range []string{first + ": connection refused", second + ": connection refused", `database "shop"`, `role "me"`} {
 		if strings.Count(refused, part) != 1 {
-			t.Errorf("%q has not once: %s", refused, part)
+			t.Errorf("%q does not contain exactly once: %s", refused, part)
 		}
 	}
 	if strings.Contains(refused, "hunter2") {
-		t.Error("the password is told")
+		t.Error("the error contains the password")
 	}
 }

@@ -90,7 +90,7 @@ func TestChange_NeedsThePrivilegeToWriteAudit(t *testing.T) {
 		d.call(context.Background(), func(w *command.World) { w.Getenv = muted }, append(args, "--yes")...).want(t, 1, "INSERT on idem.audit")
 	}
 	if got := d.acts(); got != "" {
-		t.Errorf("on record: %s", got)
+		t.Errorf("recorded: %s", got)
 	}
 	d.idem("show", scope, left).want(t, 0)
 	d.idem("dead", "show", "--side", "outbox", deadOutID).want(t, 0)

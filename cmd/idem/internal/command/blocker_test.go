@@ -50,11 +50,11 @@ func TestStuck_NamesTheRootBlocker(t *testing.T) {
 	pid, between := root.PgConn().PID(), middle.PgConn().PID()
 	end := fmt.Sprintf("SELECT pg_terminate_backend(%d)", pid)
 	for _, args := range [][]string{{"stuck", "--older", "1ms"}, {"explain", scope, "blocked"}} {
-		said := d.idem(args...)
-		said.stdout = strings.Join(strings.Fields(said.stdout), " ")
-		said.want(t, map[string]int{"stuck": 3}[args[0]], fmt.Sprintf("is blocked by process %d (nightly report)", pid), "idle in transaction", "last statement at", end, "helps its own callers only")
-		if strings.Contains(said.stdout, fmt.Sprintf("by process %d", between)) || strings.Contains(said.stdout, "pg_terminate_backend(PID)") {
-			t.Errorf("%s advises to end a victim:\n%s", args[0], said.stdout)
+		output := d.idem(args...)
+		output.stdout = strings.Join(strings.Fields(output.stdout), " ")
+		output.want(t, map[string]int{"stuck": 3}[args[0]], fmt.Sprintf("is blocked by process %d (nightly report)", pid), "idle in transaction", "last statement at", end, "helps its own callers only")
+		if strings.Contains(output.stdout, fmt.Sprintf("by process %d", between)) || strings.Contains(output.stdout, "pg_terminate_backend(PID)") {
+			t.Errorf("%s advises to end a blocked session:\n%s", args[0], output.stdout)
 		}
 	}
 	d.idem("explain", scope, "blocked", "--json").want(t, 0, `"blocked_by": {`, fmt.Sprintf(`"pid": %d`, pid), `"application_name": "nightly report"`, `"query_start": "`)

@@ -94,7 +94,7 @@ func TestChange_LeavesWhatHasChangedMeanwhile(t *testing.T) {
 			}, d.line(line)...)
 			got.want(t, test.code, test.says)
 			if d.contents() != changed {
-				t.Error("it changed something")
+				t.Error("a read changed something")
 			}
 		})
 	}
@@ -114,7 +114,7 @@ func TestSignal_EndsTheQuestion(t *testing.T) {
 		w.Stdin, w.InIsTerminal, w.Stderr = silent, true, asked
 	}, "evict", scope, placed, "--execution", placedID)
 	if got.code != 130 || d.count() != before {
-		t.Errorf("exit code %d, %d records of %d, said %q", got.code, d.count(), before, asked.text.String())
+		t.Errorf("exit code %d, %d records of %d, printed %q", got.code, d.count(), before, asked.text.String())
 	}
 }
 

@@ -361,12 +361,8 @@ func (c *deadDropCommand) Run(s *session) error {
 		return err
 	}
 	return c.change(s, found, "deletes for good", "deleted", func(ctx context.Context, l *record.DeadLetter) error {
-		gone := false
-		err := record.Change(ctx, s.pool, changeTimeout, func(tx pgx.Tx) (err error) {
-			gone, err = record.DropDeadLetter(ctx, tx, l)
-			return err
-		})
-		if err == nil && !gone {
+		dropped, err := record.DropDeadLetter(ctx, s.pool, changeTimeout, l)
+		if err == nil && !dropped {
 			return errDeadLetterChanged
 		}
 		return err

@@ -56,12 +56,8 @@ func (c *evictCommand) Run(s *session) error {
 	return change(s, &batch{DryRun: c.DryRun, auditFlags: c.auditFlags}, []record.Record{*found}, &changeSpec[record.Record]{
 		kind: "records", will: "deletes", done: "deleted", table: &recordTable, name: func(*record.Record) string { return what },
 		do: func(ctx context.Context, _ *record.Record) error {
-			gone := false
-			err := record.Change(ctx, s.pool, changeTimeout, func(tx pgx.Tx) (err error) {
-				gone, err = record.Evict(ctx, tx, c.Scope, c.Key, c.Execution)
-				return err
-			})
-			if err == nil && !gone {
+			evicted, err := record.Evict(ctx, s.pool, changeTimeout, c.Scope, c.Key, c.Execution)
+			if err == nil && !evicted {
 				return noRecordError{"nothing was deleted: the record of " + c.recordArgs.String() + " has changed meanwhile"}
 			}
 			return err

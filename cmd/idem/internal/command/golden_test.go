@@ -194,6 +194,6 @@ func compareGolden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(atFixedMoments(string(want)), got); diff != "" {
-		t.Errorf("%s (-golden +got), go test -update writes it anew:\n%s", path, diff)
+		t.Errorf("%s (-golden +got), go test -update rewrites it:\n%s", path, diff)
 	}
 }

@@ -32,16 +32,16 @@ func newHarness(t *testing.T) *harness {
 	return &harness{t, pgtest.Open(t, dsn), dsn}
 }
 
-// said is the result of a command.
-type said struct {
+// output is the result of a command.
+type output struct {
 	code           int
 	stdout, stderr string
 }
 
 // idem runs a command in this process, without a terminal.
-func (d *harness) idem(args ...string) said { return d.call(context.Background(), nil, args...) }
+func (d *harness) idem(args ...string) output { return d.call(context.Background(), nil, args...) }
 
-func (d *harness) call(ctx context.Context, change func(*command.World), args ...string) said {
+func (d *harness) call(ctx context.Context, change func(*command.World), args ...string) output {
 	d.t.Helper()
 	var stdout, stderr bytes.Buffer
 	world := command.World{
@@ -52,7 +52,7 @@ func (d *harness) call(ctx context.Context, change func(*command.World), args ..
 		change(&world)
 	}
 	code := command.Run(ctx, world)
-	return said{code, stdout.String(), stderr.String()}
+	return output{code, stdout.String(), stderr.String()}
 }
 
 func (d *harness) exec(sql string, args ...any) {
@@ -63,14 +63,14 @@ func (d *harness) exec(sql string, args ...any) {
 }
 
 // want checks the exit code, and that the output contains each of parts. An error must be one line.
-func (s said) want(t *testing.T, code int, parts ...string) {
+func (s output) want(t *testing.T, code int, parts ...string) {
 	t.Helper()
 	if s.code != code {
 		t.Errorf("exit code %d, want %d", s.code, code)
 	}
 	for _, part := range parts {
 		if !strings.Contains(s.stdout+s.stderr, part) {
-			t.Errorf("%q is not said", part)
+			t.Errorf("%q is missing", part)
 		}
 	}
 	if _, last, asked := strings.Cut(s.stderr, "[y/N] "); asked {
@@ -80,6 +80,6 @@ func (s said) want(t *testing.T, code int, parts ...string) {
 		t.Errorf("an error has %d lines", lines)
 	}
 	if t.Failed() {
-		t.Logf("said:\n%s%s", s.stdout, s.stderr)
+		t.Logf("output:\n%s%s", s.stdout, s.stderr)
 	}
 }

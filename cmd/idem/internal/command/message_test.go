@@ -40,7 +40,7 @@ func TestDead_ShowsAndRedrivesASealedLetter(t *testing.T) {
 	}
 	d.exec(`INSERT INTO idem.dead_letters (side, consumer, source, id, key, type, payload, headers, sealed_by, class, reason, attempts, created_at, died_at)
 		VALUES ('outbox', '', 'orders', $1, 'k', '', $2, nullif($3, '')::jsonb, $4, 'c', 'r', 1, now(), now())`, waitingID, sealed.Payload, sealed.Headers, sealed.SealedBy)
-	with := func(keys string, args ...string) said {
+	with := func(keys string, args ...string) output {
 		t.Helper()
 		return d.call(context.Background(), func(w *command.World) {
 			w.Getenv = func(name string) string {

@@ -97,6 +97,6 @@ func TestMigrate_ActsAsTheOwnerRole(t *testing.T) {
 	err = conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = 'idem' AND c.relkind IN ('r', 'S') AND c.relowner <> $1::regrole OR c.relname = 'idem_goose_version' AND c.relowner <> $1::regrole`, owner).Scan(&foreign)
 	if err != nil || foreign != 0 {
-		t.Errorf("%d tables and sequences are another's, %v", foreign, err)
+		t.Errorf("%d tables and sequences have another owner, %v", foreign, err)
 	}
 }

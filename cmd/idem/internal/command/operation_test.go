@@ -101,7 +101,7 @@ func TestResolve_OfASealedOperation(t *testing.T) {
 	if err := operation.Signal(t.Context(), d.pool, id, "early", "the signal", sealed); err != nil {
 		t.Fatal(err)
 	}
-	with := func(keys string, args ...string) said {
+	with := func(keys string, args ...string) output {
 		t.Helper()
 		return d.call(context.Background(), func(w *command.World) {
 			w.Getenv = func(name string) string {

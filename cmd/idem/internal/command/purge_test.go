@@ -17,8 +17,8 @@ func TestPurge_AsksBeforeItDeletes(t *testing.T) {
 	before := d.count()
 	dry := d.idem("purge", "--dry-run")
 	dry.want(t, 0, "WOULD DELETE", "finished")
-	if said := spaced(dry.stdout); !strings.Contains(said, "TABLE WOULD DELETE KEPT SKIPPED PAGES TOOK ENDED\nrecords 1 4 0 1 ") {
-		t.Errorf("said:\n%s", dry.stdout)
+	if output := collapseSpaces(dry.stdout); !strings.Contains(output, "TABLE WOULD DELETE KEPT SKIPPED PAGES TOOK ENDED\nrecords 1 4 0 1 ") {
+		t.Errorf("printed:\n%s", dry.stdout)
 	}
 	d.idem("purge").want(t, 5, "deletes rows that expired more than 1 h ago", "--yes")
 	if got := d.count(); got != before {
@@ -32,8 +32,8 @@ func TestPurge_AsksBeforeItDeletes(t *testing.T) {
 	d.idem("purge", "--share", "2").want(t, 2, "--share")
 }
 
-// spaced collapses the spaces between the columns of a table.
-func spaced(text string) string { return regexp.MustCompile(` +`).ReplaceAllString(text, " ") }
+// collapseSpaces collapses the spaces between the columns of a table.
+func collapseSpaces(text string) string { return regexp.MustCompile(` +`).ReplaceAllString(text, " ") }
 
 // An interrupted purge keeps its deletions and reports them. The next purge completes the sweep.
 func TestPurge_InterruptKeepsFinishedPortions(t *testing.T) {
@@ -47,10 +47,10 @@ func TestPurge_InterruptKeepsFinishedPortions(t *testing.T) {
 	got := d.call(ctx, func(w *command.World) { w.Stderr, w.ErrIsTerminal = watched, true }, "purge", "--yes", "--share", "0.01")
 	rest := d.count()
 	if got.code != 130 || rest == 0 || rest == 8000 || !strings.Contains(got.stdout, "stopped") {
-		t.Errorf("exit code %d, %d records left, said %q", got.code, rest, got.stdout)
+		t.Errorf("exit code %d, %d records left, printed %q", got.code, rest, got.stdout)
 	}
-	if said := watched.text.String(); !strings.HasSuffix(said, "idem: interrupted\n") {
-		t.Errorf("said %q", said)
+	if output := watched.text.String(); !strings.HasSuffix(output, "idem: interrupted\n") {
+		t.Errorf("printed %q", output)
 	}
 	d.idem("purge", "--yes", "--share", "1").want(t, 0, "finished")
 	if left := d.count(); left != 0 {

@@ -72,10 +72,10 @@ func TestErrors_AreOneLineWithARemedy(t *testing.T) {
 			got := (&harness{t: t, dsn: d.dsn}).idem(tt.args...)
 			got.want(t, tt.code, tt.says...)
 			if got.stdout != "" || !strings.HasPrefix(got.stderr, "idem: ") {
-				t.Errorf("said %q and %q", got.stdout, got.stderr)
+				t.Errorf("printed %q and %q", got.stdout, got.stderr)
 			}
 			if strings.Contains(got.stderr, "secret") {
-				t.Errorf("it tells the password: %s", got.stderr)
+				t.Errorf("the error contains the password: %s", got.stderr)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func TestShow_OpensASealedResponseWithItsKey(t *testing.T) {
 		}
 	}
 	encode := base64.StdEncoding.EncodeToString
-	show := func(keys string, args ...string) said {
+	show := func(keys string, args ...string) output {
 		t.Helper()
 		return d.call(context.Background(), func(w *command.World) {
 			w.Getenv = func(name string) string {
@@ -54,7 +54,7 @@ func TestShow_OpensASealedResponseWithItsKey(t *testing.T) {
 	broken := show("2026-11=c2VjcmV0", "--reveal")
 	broken.want(t, 1, "IDEM_SEAL_KEYS: entry 1 is not ID=SECRET")
 	if strings.Contains(broken.stderr, "c2Vj") {
-		t.Errorf("it tells the secret: %s", broken.stderr)
+		t.Errorf("the error contains the secret: %s", broken.stderr)
 	}
 	d.idem("stats", "--exact").want(t, 0, "SEALED WITH", "2026-11")
 

@@ -106,8 +106,8 @@ func TestDoctor_ExitCodeReportsUncheckedParts(t *testing.T) {
 		for _, level := range tt.levels {
 			result.Findings = append(result.Findings, doctor.Finding{Level: level, What: "something", Remedy: "something"})
 		}
-		var said bytes.Buffer
-		if got := command.DoctorsExit(t.Context(), command.World{Stderr: &said}, []doctor.Result{result}); got != tt.want {
+		var output bytes.Buffer
+		if got := command.DoctorsExit(t.Context(), command.World{Stderr: &output}, []doctor.Result{result}); got != tt.want {
 			t.Errorf("%v: exit code %d, want %d", tt.levels, got, tt.want)
 		}
 	}

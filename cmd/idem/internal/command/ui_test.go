@@ -18,7 +18,7 @@ import (
 type served struct {
 	URL, Token        string
 	ReadOnly, Private bool
-	stop              func() said
+	stop              func() output
 }
 
 // serve starts idem ui.
@@ -26,7 +26,7 @@ func (d *harness) serve(env map[string]string, args ...string) served {
 	d.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	out, in := io.Pipe()
-	ended := make(chan said, 1)
+	ended := make(chan output, 1)
 	go func() {
 		got := d.call(ctx, func(w *command.World) {
 			w.Stdout = in
@@ -41,7 +41,7 @@ func (d *harness) serve(env map[string]string, args ...string) served {
 		in.Close()
 		ended <- got
 	}()
-	stop := func() said {
+	stop := func() output {
 		cancel(command.Interrupted{Signal: syscall.SIGINT})
 		got := <-ended
 		ended <- got
@@ -89,11 +89,11 @@ func TestUI_OnLoopbackReadsUntilTheCommandEnds(t *testing.T) {
 		t.Errorf("%d %s", code, text)
 	}
 	if code, _ := s.get(t, "evil.example"); code != http.StatusMisdirectedRequest {
-		t.Errorf("the name of a stranger was answered %d", code)
+		t.Errorf("a foreign host name got status %d", code)
 	}
 	s.stop().want(t, 130, "interrupted")
 	if _, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(s.URL, "http://"), "/")); err == nil {
-		t.Error("it goes on")
+		t.Error("the command still runs")
 	}
 }
 

@@ -17,7 +17,7 @@ var accessChecks = []check{
 
 // use is a part of the library with the privileges that it needs. The privileges are those of the
 // statements in docs/operate.md. A program may use some parts only, and a role has no label that
-// says which. So the signs decide: a role that can insert messages is taken for one that runs a
+// says which. So the signs decide: a role that can change messages is examined as the role of a
 // relay.
 type use struct {
 	name  string

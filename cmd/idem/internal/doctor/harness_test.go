@@ -141,7 +141,7 @@ func (w *testDB) eventuallyFinds(name string, level doctor.Level, parts ...strin
 func (w *testDB) findsNothing(name string) {
 	w.t.Helper()
 	if found := w.findings(name); len(found) > 0 {
-		w.t.Errorf("%s finds something where nothing is wrong: %+v", name, found)
+		w.t.Errorf("%s has findings on a healthy database: %+v", name, found)
 	}
 }
 

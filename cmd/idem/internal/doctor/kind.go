@@ -18,7 +18,7 @@ type kind struct {
 	what  string // the limits of idem on this server
 }
 
-// kinds are the servers of docs/portability.md. A server tells itself apart by its version text, or
+// kinds are the servers of docs/portability.md. A server is recognized by its version text, or
 // by a catalog that only it has.
 var kinds = []kind{
 	{"CockroachDB", func(version string, _ bool) bool { return strings.HasPrefix(version, "CockroachDB") }, Warning,

@@ -62,7 +62,7 @@ func topics(e *exam) error {
 const maxCounted = 1000
 
 // deadLetters counts the dead letters that wait for a person. A letter with a redrive time is not
-// counted: a redrive of it is under way.
+// counted: its redrive is in progress.
 func deadLetters(e *exam) error {
 	for _, side := range []struct{ name, what string }{{"outbox", "could not be published"}, {"inbox", "could not be handled"}} {
 		var count int64

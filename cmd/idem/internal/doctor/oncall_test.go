@@ -20,7 +20,7 @@ func onCall(t *testing.T, role string) (statements []string) {
 	_, text2, _ := strings.Cut(string(text), "CREATE ROLE idem_look;\n")
 	block, _, found := strings.Cut(text2, "```")
 	if !found {
-		t.Fatal("docs/operate.md makes no role idem_look")
+		t.Fatal("docs/operate.md creates no role idem_look")
 	}
 	for line := range strings.Lines(block) {
 		statements = append(statements, strings.ReplaceAll(line, "idem_look", role))

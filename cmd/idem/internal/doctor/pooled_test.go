@@ -18,13 +18,13 @@ func TestCommands_WorkBehindPgBouncer(t *testing.T) {
 	const id = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10"
 	call := func(code int, args ...string) {
 		t.Helper()
-		var said bytes.Buffer
+		var output bytes.Buffer
 		got := command.Run(t.Context(), command.World{
-			Args: args, Now: time.Now, Stdin: strings.NewReader(""), Stdout: &said, Stderr: &said,
+			Args: args, Now: time.Now, Stdin: strings.NewReader(""), Stdout: &output, Stderr: &output,
 			Getenv: func(name string) string { return map[string]string{"DATABASE_URL": dsn}[name] },
 		})
-		if got != code || strings.Contains(said.String(), "prepared statement") {
-			t.Errorf("%q: exit code %d, want %d\n%s", args, got, code, said.String())
+		if got != code || strings.Contains(output.String(), "prepared statement") {
+			t.Errorf("%q: exit code %d, want %d\n%s", args, got, code, output.String())
 		}
 	}
 	call(0, "migrate", "up", "--yes")

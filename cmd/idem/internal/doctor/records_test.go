@@ -22,7 +22,7 @@ func TestDoctor_FindsRecordsLeftBehind(t *testing.T) {
 		return idem.Response{}, err
 	})
 	if err == nil {
-		t.Fatal("it was a success")
+		t.Fatal("the command succeeded")
 	}
 	w.finds("left-behind", doctor.Warning, "1 records are left", "idem stuck")
 	w.opts.Limits.ScanUpTo = 1

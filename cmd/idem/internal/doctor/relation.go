@@ -67,11 +67,7 @@ func (p *target) leaves(of ...string) (found []relation) {
 // bytes returns the total size of the main forks of relations. pg_relation_size takes a lock on
 // each relation, so bytes waits behind a session that holds ACCESS EXCLUSIVE.
 func (e *exam) bytes(of ...relation) (sum int64, err error) {
-	var oids []uint32
-	for _, r := range of {
-		oids = append(oids, r.OID)
-	}
-	err = e.one("SELECT coalesce(sum(pg_relation_size(oid)), 0)::int8 FROM unnest($1::oid[]) oid", []any{oids}, &sum)
+	err = e.one("SELECT coalesce(sum(pg_relation_size(oid)), 0)::int8 FROM unnest($1::oid[]) oid", []any{oidsOf(of)}, &sum)
 	return sum, err
 }
 
@@ -96,8 +92,11 @@ func (p *target) relation(oid uint32) *relation {
 	return &relation{Name: fmt.Sprintf("the relation %d", oid)}
 }
 
-func (p *target) oids() (all []uint32) {
-	for _, r := range p.relations {
+// oids returns the OIDs of all relations of idem, in the order in which findings are reported.
+func (p *target) oids() []uint32 { return oidsOf(p.relations) }
+
+func oidsOf(relations []relation) (all []uint32) {
+	for _, r := range relations {
 		all = append(all, r.OID)
 	}
 	return all

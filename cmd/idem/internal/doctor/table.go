@@ -62,10 +62,6 @@ type tableStatistics struct {
 // width of a row is the sum of the average column widths. It is 0 for a table that is known to be
 // empty, and NULL if the table was never analyzed.
 func (e *exam) statistics(relations []relation) ([]tableStatistics, error) {
-	var oids []uint32
-	for _, r := range relations {
-		oids = append(oids, r.OID)
-	}
 	return structs[tableStatistics](e, `
 		SELECT c.oid, greatest(c.reltuples, s.n_live_tup, 0)::int8, coalesce(s.n_dead_tup, 0),
 			coalesce(greatest(s.last_vacuum, s.last_autovacuum)::timestamp(0)::text || ' UTC', 'never'),
@@ -78,7 +74,7 @@ func (e *exam) statistics(relations []relation) ([]tableStatistics, error) {
 			SELECT sum((1 - t.null_frac) * t.avg_width) AS width, sum(t.avg_width) FILTER (WHERE a.attnum = ANY (i.indkey)) AS key
 			FROM pg_stats t JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = t.attname
 			WHERE t.schemaname = n.nspname AND t.tablename = c.relname AND NOT t.inherited) w
-		WHERE c.oid = ANY ($1) ORDER BY array_position($1, c.oid)`, oids)
+		WHERE c.oid = ANY ($1) ORDER BY array_position($1, c.oid)`, oidsOf(relations))
 }
 
 // deadRows looks for relations on which vacuum does not keep up.

@@ -138,16 +138,16 @@ func TestVerify_OfATakeoverByLogicalReplication(t *testing.T) {
 		green.exec(strings.ReplaceAll(statement, "1234567", "3"))
 	}
 	green.wantVerified(blue)
-	if _, said := green.verified(blue); !slices.Contains(said, "subscription: the subscription takeover still replicates into idem's tables") {
-		t.Error(said)
+	if _, output := green.verified(blue); !slices.Contains(output, "subscription: the subscription takeover still replicates into idem's tables") {
+		t.Error(output)
 	}
 	green.exec("ALTER SUBSCRIPTION takeover DISABLE")
-	if _, said := green.verified(blue); slices.Contains(said, "subscription: the subscription takeover still replicates into idem's tables") {
-		t.Error(said)
+	if _, output := green.verified(blue); slices.Contains(output, "subscription: the subscription takeover still replicates into idem's tables") {
+		t.Error(output)
 	}
 	green.exec("INSERT INTO idem.outbox (created_at, id, aggregatetype, aggregateid, type) VALUES (now(), gen_random_uuid(), 't', 'k', 't')")
 	if n := green.count("SELECT max(seq) FROM idem.outbox"); n < 4 {
-		t.Errorf("a message added after the takeover has place %d", n)
+		t.Errorf("a message added after the takeover has number %d", n)
 	}
 	green.wantVerified(blue, "same-rows: idem.outbox has 3 rows here and 2 in the other database")
 }
@@ -162,8 +162,8 @@ func copySchema(t *testing.T, from, to *pgserver.Server) {
 	}
 	restore := exec.CommandContext(t.Context(), filepath.Join(to.Bin(), "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", to.DSN())
 	restore.Stdin = bytes.NewReader(schema)
-	if said, err := restore.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := restore.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 }
 

@@ -13,7 +13,7 @@ type Term struct {
 // Terms are sorted by name.
 var Terms = []Term{
 	{"epoch", "A number of an operation. It grows whenever a process claims the operation. Every commit names the epoch of its process, and a commit of an " +
-		"older epoch is refused: a process that was taken for dead can no longer change anything."},
+		"older epoch is refused: a process that another one has replaced can no longer change anything."},
 	{"held", "A held message could not be published, or waits behind a held message of the same topic and key. The relay tries it again after a backoff, and " +
 		"publishes other keys meanwhile. A held key is one that an open transaction has claimed: callers of the key wait, and then get ErrInProgress."},
 	{"in doubt", "A call to another system was begun, and its outcome is not recorded: the call may have happened. Ask the other side by the key of the call. Then " +

@@ -153,17 +153,17 @@ func TestPartition_OfRecordsDuringCalls(t *testing.T) {
 			t.Logf("%+v, %d calls, %d new again", report, calls.Load(), expired.Load())
 			h.wantParts(8)
 			if n := h.count("select count(*) from idem.records where scope = 'old' and key = any ($1)", evicted); n > 0 || len(evicted) < 10 {
-				t.Errorf("%d of %d evicted records are there again", n, len(evicted))
+				t.Errorf("%d of %d evicted records exist again", n, len(evicted))
 			}
 			if twice := h.count("select count(*) from (select key from ledger group by key having count(*) > 1) _"); twice > 0 {
 				t.Errorf("%d keys were executed twice", twice)
 			}
 			if odd := h.count(`select count(*) from ledger full join (select * from idem.records where scope = 's') r using (key, execution_id) where ledger.key is null or r.key is null`); odd > 0 {
-				t.Errorf("%d effects and records do not pair up", odd)
+				t.Errorf("%d effects and records do not match", odd)
 			}
 			if left := h.count(`select count(*) from pg_class c join pg_namespace n on n.oid = relnamespace where nspname = 'idem' and (relname like '%parted%' or relname like '%whole%')`) +
 				h.count(`select count(*) from pg_proc where proname like '%parted%'`) + h.count(`select count(*) from pg_trigger where tgname like 'idem_parted%'`); left > 0 {
-				t.Errorf("%d things are left behind", left)
+				t.Errorf("%d objects are left", left)
 			}
 		})
 	}
@@ -226,7 +226,7 @@ func TestPartition_KeepsADeleteDuringTheCopy(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := h.count("select count(*) from idem.records where key in ('1', '2999')"); n != 0 || !deleted {
-				t.Errorf("%d deleted records are there again", n)
+				t.Errorf("%d deleted records exist again", n)
 			}
 			if n := h.count("select count(*) from idem.records"); n != 2998 {
 				t.Errorf("%d records", n)
@@ -252,7 +252,7 @@ func TestPartition_InterruptedRunResumesOrAborts(t *testing.T) {
 		return err
 	}
 	if err := interrupted("copies"); err == nil {
-		t.Fatal("it was not interrupted")
+		t.Fatal("the command was not interrupted")
 	}
 	if _, err := charge(t.Context(), h.pool, "between"); err != nil {
 		t.Error(err)
@@ -261,14 +261,14 @@ func TestPartition_InterruptedRunResumesOrAborts(t *testing.T) {
 		t.Fatal(begun, err)
 	}
 	if begun, err := partition.Abort(t.Context(), h.pool, config("records")); err != nil || begun {
-		t.Error("there is nothing to take back, and ", begun, err)
+		t.Error("there is nothing to abort, and ", begun, err)
 	}
 	if n := h.count("select count(*) from pg_class where relname like 'records\\_%' and relkind in ('r', 'p')") + h.count("select count(*) from pg_trigger where not tgisinternal and tgrelid = 'idem.records'::regclass"); n != 0 {
-		t.Errorf("%d things are left", n)
+		t.Errorf("%d objects are left", n)
 	}
 	for _, at := range []string{"copies", "compares"} {
 		if err := interrupted(at); err == nil {
-			t.Fatal("it was not interrupted")
+			t.Fatal("the command was not interrupted")
 		}
 		h.exec("vacuum full idem.records") // moves the rows to other blocks
 		if _, err := charge(t.Context(), h.pool, at); err != nil {
@@ -289,7 +289,7 @@ func TestPartition_InterruptedRunResumesOrAborts(t *testing.T) {
 		t.Errorf("%d records", n)
 	}
 	if _, err := partition.Run(t.Context(), h.pool, config("records")); err == nil || !strings.Contains(err.Error(), "partitioned already") {
-		t.Errorf("once more: %v", err)
+		t.Errorf("the second run: %v", err)
 	}
 }
 
@@ -317,7 +317,7 @@ func TestPartition_RefusesANewTableThatDiffers(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			if h.count("select count(*) from pg_partitioned_table") != 1 || h.count("select count(*) from pg_class where oid = 'idem.records'::regclass and relkind = 'r'") != 1 {
-				t.Error("the names were changed all the same")
+				t.Error("the names were changed nevertheless")
 			}
 		})
 	}
@@ -354,7 +354,7 @@ func TestPartition_RefusesWhatACopyWouldLack(t *testing.T) {
 		h.exec(want[1])
 	}
 	if n := h.count("select count(*) from pg_class where relname like '%parted%'"); n != 0 {
-		t.Errorf("%d things were made", n)
+		t.Errorf("%d objects were created", n)
 	}
 }
 
@@ -385,7 +385,7 @@ func TestPartition_NewTableIsLikeTheOldOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		if after := looks(); after != before {
-			t.Errorf("it was\n%s\nand is\n%s", before, after)
+			t.Errorf("before:\n%s\nafter:\n%s", before, after)
 		}
 		if n := h.count(`select count(*) from pg_partition_tree('idem.'||$1) join pg_class on oid = relid where isleaf and reloptions @> '{autovacuum_vacuum_threshold=1000}'
 			and has_table_privilege($2, oid, 'INSERT WITH GRANT OPTION') and has_column_privilege($2, oid, 'expires_at', 'UPDATE')`, table, role); n != 8 {
@@ -435,6 +435,6 @@ func TestPartition_OfTheInboxDuringDeliveries(t *testing.T) {
 	group.Wait()
 	if odd := h.count(`select count(*) from (select key from ledger group by key having count(*) > 1) _`) +
 		h.count(`select count(*) from ledger full join (select * from idem.inbox where state = 'handled') i on ledger.key = i.id where ledger.key is null or i.id is null`); odd > 0 {
-		t.Errorf("%d messages and effects do not pair up", odd)
+		t.Errorf("%d messages and effects do not match", odd)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// AuditEntry is a row of idem.audit: a change that a person made.
+// AuditEntry is a row of idem.audit: a change that a person made. The fields are in the order of the
+// columns that AuditEntries reads.
 type AuditEntry struct {
 	At          time.Time `json:"at"`
 	Act         string    `json:"act"`
@@ -46,9 +47,5 @@ func AuditEntries(ctx context.Context, tx pgx.Tx, f AuditFilter) ([]AuditEntry, 
 		AND ($3 = '' OR act = $3) AND ($4 = '' OR person = $4 OR role = $4) AND ($5 = '' OR operation_id = nullif($5, '')::uuid) AND ($6 = '' OR message_id = $6)
 		ORDER BY at DESC, id DESC LIMIT $7`,
 		f.Since.Seconds(), f.Older.Seconds(), f.Act, f.Person, f.OperationID, f.MessageID, f.Limit) // CollectRows returns the error
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (a AuditEntry, err error) {
-		err = row.Scan(&a.At, &a.Act, &a.Outcome, &a.Role, &a.Person, &a.Reason, &a.OperationID, &a.Step, &a.Scope, &a.Key,
-			&a.Side, &a.Consumer, &a.Source, &a.MessageID, &a.Now)
-		return a, err
-	})
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[AuditEntry])
 }

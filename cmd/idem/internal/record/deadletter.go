@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/audit"
 	"github.com/idem-go/idem/internal/db"
@@ -70,24 +71,29 @@ func DeadLetters(ctx context.Context, tx pgx.Tx, f DeadLetterFilter) ([]DeadLett
 //
 // A redriven message of an inbox is failing until it is handled. DropDeadLetter sets it to dead, as
 // inbox.Drop does, so that a redelivery does not process it.
-func DropDeadLetter(ctx context.Context, tx pgx.Tx, l *DeadLetter) (bool, error) {
-	if l.Side == deadletter.Inbox {
-		if _, err := tx.Exec(ctx, `UPDATE idem.inbox m SET state = 'dead', since = clock_timestamp(), begun = NULL, hindered = NULL, retry_at = NULL, key = NULL
-			FROM idem.dead_letters l
-			WHERE m.consumer = $1 AND m.source = $2 AND m.id = $3 AND m.state = 'failing'
-			AND l.side = 'inbox' AND l.consumer = m.consumer AND l.source = m.source AND l.id = m.id AND l.redrive_at IS NOT NULL AND l.died_at = $4`,
-			l.Consumer, l.Source, l.ID, l.DiedAt); err != nil {
-			return false, err
+func DropDeadLetter(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, l *DeadLetter) (dropped bool, err error) {
+	err = Change(ctx, pool, timeout, func(tx pgx.Tx) error {
+		if l.Side == deadletter.Inbox {
+			if _, err := tx.Exec(ctx, `UPDATE idem.inbox m
+				SET state = 'dead', since = clock_timestamp(), begun = NULL, hindered = NULL, retry_at = NULL, key = NULL
+				FROM idem.dead_letters l
+				WHERE m.consumer = $1 AND m.source = $2 AND m.id = $3 AND m.state = 'failing'
+				AND l.side = 'inbox' AND l.consumer = m.consumer AND l.source = m.source AND l.id = m.id AND l.redrive_at IS NOT NULL AND l.died_at = $4`,
+				l.Consumer, l.Source, l.ID, l.DiedAt); err != nil {
+				return err
+			}
 		}
-	}
-	tag, err := tx.Exec(ctx, "DELETE FROM idem.dead_letters WHERE side = $1 AND consumer = $2 AND source = $3 AND id = $4 AND died_at = $5",
-		l.Side, l.Consumer, l.Source, l.ID, l.DiedAt)
-	if err != nil || tag.RowsAffected() == 0 {
-		return false, err
-	}
-	note := audit.Note(ctx, db.Drop, "deleted")
-	note.Letter = l.LetterName
-	return true, note.In(ctx, tx)
+		tag, err := tx.Exec(ctx, "DELETE FROM idem.dead_letters WHERE side = $1 AND consumer = $2 AND source = $3 AND id = $4 AND died_at = $5",
+			l.Side, l.Consumer, l.Source, l.ID, l.DiedAt)
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		dropped = true
+		note := audit.Note(ctx, db.Drop, "deleted")
+		note.Letter = l.LetterName
+		return note.In(ctx, tx)
+	})
+	return dropped, err
 }
 
 // Open decrypts payload and headers. It does nothing if they are not sealed.

@@ -65,7 +65,7 @@ func TestOperationsPage_ScansABoundedNumber(t *testing.T) {
 			}
 		}
 		if found != want.found || portions != want.portions {
-			t.Errorf("%s %s: %d found in %d portions, want %d in %d", want.state, want.name, found, portions, want.found, want.portions)
+			t.Errorf("%s %s: %d found in %d pages, want %d in %d", want.state, want.name, found, portions, want.found, want.portions)
 		}
 	}
 }

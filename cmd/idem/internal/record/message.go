@@ -42,23 +42,17 @@ func Messages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error
 	rows, _ := tx.Query(ctx, `SELECT seq, id::text, aggregatetype, aggregateid, type, created_at, CASE WHEN held THEN 'held' ELSE 'waiting' END, attempts, next_at, coalesce(class, ''), clock_timestamp()
 		FROM (`+replaced(side, "%HELD", "false", "%OTHER", "held")+" UNION ALL "+replaced(side, "%HELD", "true", "%OTHER", "waiting")+`) AS m
 		ORDER BY seq LIMIT $5`, f.After, f.Topic, f.Older.Seconds(), f.State, f.Limit) // CollectRows returns the error
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (m Message, err error) {
-		err = row.Scan(&m.Seq, &m.ID, &m.Topic, &m.Key, &m.Type, &m.AddedAt, &m.State, &m.Attempts, &m.NextAt, &m.Class, &m.Now)
-		return m, err
-	})
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Message])
 }
 
 // DelayedMessages returns messages that are not due yet, in the order in which they become due. It
 // ignores f.After.
 func DelayedMessages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error) {
-	rows, _ := tx.Query(ctx, `SELECT seq, id::text, aggregatetype, aggregateid, type, created_at, not_before, clock_timestamp() FROM idem.delayed
+	rows, _ := tx.Query(ctx, `SELECT seq, id::text, aggregatetype, aggregateid, type, created_at, 'delayed', NULL::integer, not_before, '', clock_timestamp()
+		FROM idem.delayed
 		WHERE ($1 = '' OR aggregatetype = $1) AND ($2 = 0 OR created_at < clock_timestamp() - make_interval(secs => $2))
 		ORDER BY not_before, seq LIMIT $3`, f.Topic, f.Older.Seconds(), f.Limit) // CollectRows returns the error
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (m Message, err error) {
-		m.State = "delayed"
-		err = row.Scan(&m.Seq, &m.ID, &m.Topic, &m.Key, &m.Type, &m.AddedAt, &m.NextAt, &m.Now)
-		return m, err
-	})
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Message])
 }
 
 // Lanes is the number of lanes of the outbox. One relay at a time owns a lane.
@@ -189,10 +183,7 @@ func HeldKeys(ctx context.Context, tx pgx.Tx, limit int) ([]HeldKey, error) {
 	rows, _ := tx.Query(ctx, `SELECT aggregatetype, aggregateid, coalesce(max(class), ''), count(*), coalesce(max(attempts), 0), min(created_at), min(next_at), clock_timestamp()
 		FROM (SELECT aggregatetype, aggregateid, class, attempts, created_at, next_at FROM idem.outbox WHERE held = true ORDER BY seq LIMIT $1) AS m
 		GROUP BY aggregatetype, aggregateid ORDER BY min(created_at), aggregatetype, aggregateid LIMIT $2`, int64(MaxScanned), int64(limit)) // CollectRows returns the error
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h HeldKey, err error) {
-		err = row.Scan(&h.Topic, &h.Key, &h.Class, &h.Messages, &h.Attempts, &h.Since, &h.NextAt, &h.Now)
-		return h, err
-	})
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[HeldKey])
 }
 
 // Consumer is the backlog of a consumer: its failing messages and its dead letters.
@@ -219,10 +210,7 @@ func Consumers(ctx context.Context, tx pgx.Tx) ([]Consumer, error) {
 		FULL JOIN (SELECT consumer, count(*) AS dead, count(redrive_at) AS redrives, min(died_at) AS dead_since
 			FROM idem.dead_letters WHERE side = 'inbox' GROUP BY consumer) AS l USING (consumer)
 		ORDER BY consumer`) // CollectRows returns the error
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Consumer, err error) {
-		err = row.Scan(&c.Name, &c.Failing, &c.FailingSince, &c.NextAt, &c.Attempts, &c.Dead, &c.Redrives, &c.DeadSince, &c.Now)
-		return c, err
-	})
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Consumer])
 }
 
 // Failing is a message that a consumer has failed to handle and will retry.
@@ -247,10 +235,7 @@ func FailingMessages(ctx context.Context, tx pgx.Tx, consumer, source string, li
 		coalesce(hindered, 0), CASE WHEN begun THEN NULL ELSE retry_at END, clock_timestamp()
 		FROM idem.inbox WHERE state = 'failing' AND ($1 = '' OR consumer = $1) AND ($2 = '' OR source = $2)
 		ORDER BY since, consumer, source, id LIMIT $3`, consumer, source, limit) // CollectRows returns the error
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f Failing, err error) {
-		err = row.Scan(&f.Consumer, &f.Source, &f.ID, &f.Key, &f.Since, &f.Attempts, &f.Hindered, &f.NextAt, &f.Now)
-		return f, err
-	})
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Failing])
 }
 
 // replaced replaces the names in a query, which may have the parts of other queries as values.

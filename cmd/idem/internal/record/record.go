@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/audit"
 	"github.com/idem-go/idem/internal/db"
@@ -83,19 +84,23 @@ func Find(ctx context.Context, tx pgx.Tx, scope, key string, reveal bool) (*Reco
 // It returns false if the key has no record, or has the record of another execution. The execution
 // id is part of the condition, so that a record which was made since the person looked is not
 // deleted.
-func Evict(ctx context.Context, tx pgx.Tx, scope, key, executionID string) (bool, error) {
-	var state string
-	err := tx.QueryRow(ctx, "DELETE FROM idem.records WHERE scope = $1 AND key = $2 AND execution_id = $3::text::uuid RETURNING state",
-		scope, key, executionID).Scan(&state)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	note := audit.Note(ctx, db.Evict, state)
-	note.OperationID, note.Scope, note.Key = executionID, scope, display.Key(key)
-	return true, note.In(ctx, tx)
+func Evict(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, scope, key, executionID string) (evicted bool, err error) {
+	err = Change(ctx, pool, timeout, func(tx pgx.Tx) error {
+		var state string
+		err := tx.QueryRow(ctx, "DELETE FROM idem.records WHERE scope = $1 AND key = $2 AND execution_id = $3::text::uuid RETURNING state",
+			scope, key, executionID).Scan(&state)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		evicted = true
+		note := audit.Note(ctx, db.Evict, state)
+		note.OperationID, note.Scope, note.Key = executionID, scope, display.Key(key)
+		return note.In(ctx, tx)
+	})
+	return evicted, err
 }
 
 // Filter selects records for List. An empty field selects all.

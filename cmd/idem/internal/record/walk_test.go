@@ -50,7 +50,7 @@ func TestAfterAll_IsTheNextPrefix(t *testing.T) {
 		"tenant-1/": "tenant-10", "a": "b", "é": "ê", "\ud7ff": "\ue000", "a\U0010ffff": "b", "\U0010ffff": "",
 	} {
 		if got := afterAll(prefix); got != want {
-			t.Errorf("after all that begin with %q: %q, want %q", prefix, got, want)
+			t.Errorf("after the prefix %q: %q, want %q", prefix, got, want)
 		}
 	}
 }
