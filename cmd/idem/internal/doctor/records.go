@@ -158,21 +158,18 @@ func (e *exam) sealed() ([]sealed, error) {
 // partition without statistics gets a finding.
 func (e *exam) estimateSealed(weights map[string]float64) error {
 	for _, r := range e.leaves("records") {
-		rows, err := e.tx.Query(e.ctx, `
+		rows, _ := e.tx.Query(e.ctx, `
 			WITH seen AS (
 				SELECT t.*, greatest(c.reltuples, 1) AS rows FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 				JOIN pg_stats t ON t.schemaname = n.nspname AND t.tablename = c.relname AND t.attname = 'sealed_by' AND NOT t.inherited
 				WHERE c.oid = $1)
 			SELECT v, f * rows::float8 FROM seen s, unnest(s.most_common_vals::text::text[], s.most_common_freqs) AS m (v, f)
 			UNION ALL
-			SELECT '', s.null_frac * s.rows::float8 FROM seen s`, r.OID)
-		if err != nil {
-			return err
-		}
+			SELECT '', s.null_frac * s.rows::float8 FROM seen s`, r.OID) // ForEachRow returns the error
 		var key string
 		var weight float64
 		known := false
-		if _, err = pgx.ForEachRow(rows, []any{&key, &weight}, func() error {
+		if _, err := pgx.ForEachRow(rows, []any{&key, &weight}, func() error {
 			known = true
 			if weight > 0 {
 				weights[key] += weight

@@ -18,7 +18,7 @@ func (e *RefusedError) Error() string { return strings.Join(e.Reasons, "; ") }
 // the migrations create are no reason, because prepare copies them. All reasons are found at once, so
 // that a person removes them in one go.
 func (j *job) refuse(ctx context.Context) error {
-	rows, err := j.pool.Query(ctx, `
+	rows, _ := j.pool.Query(ctx, `
 		WITH t AS (SELECT oid, relkind, relowner, relrowsecurity, relpersistence, relispartition FROM pg_catalog.pg_class WHERE oid = $1::text::regclass)
 		SELECT format('%s is partitioned already', $1::text) FROM t WHERE relkind <> 'r'
 		UNION ALL SELECT format('%s is a partition itself, or has children', $1::text) FROM t
@@ -34,10 +34,7 @@ func (j *job) refuse(ctx context.Context) error {
 			FROM t JOIN pg_catalog.pg_publication_tables p ON format('%I.%I', p.schemaname, p.tablename) = $1::text
 		UNION ALL SELECT DISTINCT format('%s uses %s, and would keep using the old table', pg_describe_object(d.classid, d.objid, 0), $1::text)
 			FROM t JOIN pg_catalog.pg_depend d ON d.refobjid = t.oid AND d.deptype = 'n' AND d.refclassid = 'pg_class'::regclass
-			WHERE d.classid IN ('pg_rewrite'::regclass, 'pg_proc'::regclass, 'pg_policy'::regclass)`, j.old)
-	if err != nil {
-		return err
-	}
+			WHERE d.classid IN ('pg_rewrite'::regclass, 'pg_proc'::regclass, 'pg_policy'::regclass)`, j.old) // CollectRows returns the error
 	reasons, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return err

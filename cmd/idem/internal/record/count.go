@@ -30,18 +30,15 @@ type StateCount struct {
 
 // CountAll counts all records in one statement that reads the whole table.
 func CountAll(ctx context.Context, tx pgx.Tx) (*Counts, error) {
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 		SELECT state, coalesce(sealed_by, ''), count(*) FILTER (WHERE expires_at > now()), count(*) FILTER (WHERE expires_at <= now()),
 			coalesce(sum(pg_column_size(body)), 0)::int8
-		FROM idem.records GROUP BY 1, 2 ORDER BY 1, 2`)
-	if err != nil {
-		return nil, err
-	}
+		FROM idem.records GROUP BY 1, 2 ORDER BY 1, 2`) // ForEachRow returns the error
 	counts := &Counts{States: []StateCount{}, Sealed: []SealCount{}}
 	sealed := map[string]int64{}
 	var row StateCount
 	var key string
-	_, err = pgx.ForEachRow(rows, []any{&row.State, &key, &row.Live, &row.Expired, &row.ResponseBytes}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&row.State, &key, &row.Live, &row.Expired, &row.ResponseBytes}, func() error {
 		counts.add(row)
 		if row.State != Processing && row.State != Running {
 			sealed[key] += row.Live + row.Expired

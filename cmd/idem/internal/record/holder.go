@@ -55,7 +55,7 @@ func HolderOf(ctx context.Context, tx pgx.Tx, lock int64) (*Holder, error) {
 // halves, classid and objid, and with objsubid 1. A session that waits for it is a waiter of the
 // session to which the lock is granted.
 func holders(ctx context.Context, tx pgx.Tx, old time.Duration, limit int, lock *int64) ([]Holder, error) {
-	rows, err := tx.Query(ctx, `WITH l AS MATERIALIZED (
+	rows, _ := tx.Query(ctx, `WITH l AS MATERIALIZED (
 			SELECT pid, granted, locktype, relation, classid, objid FROM pg_locks WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
 			AND (locktype = 'advisory' AND objsubid = 1 OR locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted)),
 		holders AS (SELECT DISTINCT pid FROM l WHERE granted AND CASE WHEN $3::int8 IS NULL THEN relation IN (
@@ -69,10 +69,7 @@ func holders(ctx context.Context, tx pgx.Tx, old time.Duration, limit int, lock 
 		FROM holders h LEFT JOIN pg_stat_activity a ON a.pid = h.pid LEFT JOIN keys ON keys.pid = h.pid
 		WHERE h.pid <> pg_backend_pid() AND coalesce(a.backend_type, 'client backend') = 'client backend'
 		  AND (a.xact_start IS NULL OR a.xact_start < clock_timestamp() - make_interval(secs => $1))
-		ORDER BY a.xact_start NULLS LAST, h.pid LIMIT $2`, old.Seconds(), int64(limit), lock)
-	if err != nil {
-		return nil, err
-	}
+		ORDER BY a.xact_start NULLS LAST, h.pid LIMIT $2`, old.Seconds(), int64(limit), lock) // CollectRows returns the error
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h Holder, err error) {
 		var seconds float64
 		err = row.Scan(&h.PID, &h.Application, &h.Role, &h.State, &h.Waiting, &seconds, &h.Visible, &h.Keys, &h.Waiters)
@@ -179,15 +176,12 @@ func Blockers(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32]*Blocker,
 func waitGraph(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32][]int32, error) {
 	blockedBy := map[int32][]int32{}
 	for next := pids; len(next) > 0; {
-		rows, err := tx.Query(ctx, "SELECT pid, pg_blocking_pids(pid) FROM (SELECT DISTINCT unnest($1::int4[])) AS asked (pid)", next)
-		if err != nil {
-			return nil, err
-		}
+		rows, _ := tx.Query(ctx, "SELECT pid, pg_blocking_pids(pid) FROM (SELECT DISTINCT unnest($1::int4[])) AS asked (pid)", next) // ForEachRow returns the error
 		next = nil
 		var pid int32
 		var blockers []int32
 		seen := map[int32]bool{}
-		_, err = pgx.ForEachRow(rows, []any{&pid, &blockers}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&pid, &blockers}, func() error {
 			blockedBy[pid] = blockers
 			for _, b := range blockers {
 				seen[b] = true
@@ -237,15 +231,12 @@ func describeBlockers(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32]*
 	for _, pid := range pids {
 		all[pid] = &Blocker{PID: pid}
 	}
-	rows, err := tx.Query(ctx, `SELECT pid, coalesce(application_name, ''), coalesce(usename, '')::text, coalesce(state, ''),
+	rows, _ := tx.Query(ctx, `SELECT pid, coalesce(application_name, ''), coalesce(usename, '')::text, coalesce(state, ''),
 			coalesce(extract(epoch FROM clock_timestamp() - xact_start), 0)::float8, query_start
-		FROM pg_stat_activity WHERE pid = ANY ($1::int4[])`, pids)
-	if err != nil {
-		return nil, err
-	}
+		FROM pg_stat_activity WHERE pid = ANY ($1::int4[])`, pids) // ForEachRow returns the error
 	var b Blocker
 	var seconds float64
-	_, err = pgx.ForEachRow(rows, []any{&b.PID, &b.Application, &b.Role, &b.State, &seconds, &b.QueryStart}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&b.PID, &b.Application, &b.Role, &b.State, &seconds, &b.QueryStart}, func() error {
 		found := b
 		if found.Since = time.Duration(seconds * float64(time.Second)); b.QueryStart != nil {
 			age := seconds

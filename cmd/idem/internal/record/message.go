@@ -126,16 +126,13 @@ type Topic struct {
 // message first. It scans up to Reach messages of each kind: waiting, held, and delayed messages
 // that are due. partly reports whether the outbox may have more messages than were scanned.
 func Topics(ctx context.Context, tx pgx.Tx, limit int) (topics []Topic, partly bool, err error) {
-	rows, err := tx.Query(ctx, `SELECT topic, count(*) FILTER (WHERE NOT held), count(*) FILTER (WHERE held),
+	rows, _ := tx.Query(ctx, `SELECT topic, count(*) FILTER (WHERE NOT held), count(*) FILTER (WHERE held),
 			greatest(extract(epoch FROM clock_timestamp() - min(since)), 0)::float8, sum(count(*)) OVER ()::int8
 		FROM (
 			(SELECT aggregatetype AS topic, false AS held, created_at AS since FROM idem.outbox WHERE held = false ORDER BY seq LIMIT $1) UNION ALL
 			(SELECT aggregatetype, true, created_at FROM idem.outbox WHERE held = true ORDER BY seq LIMIT $1) UNION ALL
 			(SELECT aggregatetype, false, not_before FROM idem.delayed WHERE not_before <= (SELECT clock_timestamp()) ORDER BY not_before LIMIT $1)) AS m
-		GROUP BY topic ORDER BY min(since), topic LIMIT $2`, int64(MaxScanned), int64(limit))
-	if err != nil {
-		return nil, false, err
-	}
+		GROUP BY topic ORDER BY min(since), topic LIMIT $2`, int64(MaxScanned), int64(limit)) // CollectRows returns the error
 	var scanned int64
 	topics, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (t Topic, err error) {
 		var seconds float64

@@ -127,10 +127,7 @@ func scanOperation(row pgx.CollectableRow) (Operation, error) {
 
 // FindOperation returns an operation, or nil if there is none.
 func FindOperation(ctx context.Context, tx pgx.Tx, id string) (*Operation, error) {
-	rows, err := tx.Query(ctx, operations+"WHERE o.id = $1::text::uuid", id)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, operations+"WHERE o.id = $1::text::uuid", id) // CollectExactlyOneRow returns the error
 	o, err := pgx.CollectExactlyOneRow(rows, scanOperation)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
@@ -244,12 +241,9 @@ func OperationsPage(ctx context.Context, tx pgx.Tx, state, name string, after *M
 	}
 	scanned := "(SELECT * FROM idem.operations WHERE " + scan.where + " AND " + later + " ORDER BY " + order + " LIMIT $3)"
 	// One operation more than limit shows whether there are more.
-	rows, err := tx.Query(ctx, replaced(operations, "idem.operations o,", scanned+" AS o,")+
+	rows, _ := tx.Query(ctx, replaced(operations, "idem.operations o,", scanned+" AS o,")+
 		"WHERE o.state = $4 AND ($5 = '' OR o.name = $5) ORDER BY "+replaced(order, "since", "o.since", "wake_at", "o.wake_at", "id", "o.id")+" LIMIT $6",
-		after.At, after.ID, int64(MaxScanned), state, name, int64(limit+1))
-	if err != nil {
-		return nil, nil, err
-	}
+		after.At, after.ID, int64(MaxScanned), state, name, int64(limit+1)) // CollectRows returns the error
 	if found, err = pgx.CollectRows(rows, scanOperation); err != nil {
 		return nil, nil, err
 	}

@@ -56,11 +56,8 @@ func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps 
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := tx.Query(ctx, "SELECT seq, kind, name, outcome, recorded_at, due_at, coalesce(undos, 0), "+value+
-		"FROM idem.steps WHERE operation_id = $1::text::uuid ORDER BY seq", o.ID, reveal)
-	if err != nil {
-		return nil, nil, err
-	}
+	rows, _ := tx.Query(ctx, "SELECT seq, kind, name, outcome, recorded_at, due_at, coalesce(undos, 0), "+value+
+		"FROM idem.steps WHERE operation_id = $1::text::uuid ORDER BY seq", o.ID, reveal) // CollectRows returns the error
 	steps, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Step, err error) {
 		err = row.Scan(append([]any{&s.Seq, &s.Kind, &s.Name, &s.Outcome, &s.RecordedAt, &s.DueAt, &s.Undos}, s.Value.into()...)...)
 		if s.Kind == string(db.CallStep) { // for a call, due_at is when the call began
@@ -74,11 +71,8 @@ func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps 
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err = tx.Query(ctx, "SELECT name, sent_at, taken, "+value+
-		"FROM idem.signals WHERE operation_id = $1::text::uuid ORDER BY sent_at, name", o.ID, reveal)
-	if err != nil {
-		return nil, nil, err
-	}
+	rows, _ = tx.Query(ctx, "SELECT name, sent_at, taken, "+value+
+		"FROM idem.signals WHERE operation_id = $1::text::uuid ORDER BY sent_at, name", o.ID, reveal) // CollectRows returns the error
 	sent, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Signal, err error) {
 		err = row.Scan(append([]any{&s.Name, &s.SentAt, &s.Taken}, s.Value.into()...)...)
 		return s, err
