@@ -86,60 +86,41 @@ var (
 
 // privileges looks for missing privileges. Every role needs those of a call. For the other uses, a
 // role that holds one of the signs must hold all that the use needs.
-func privileges(e *exam) error {
-	if err := e.missingFor(calls); err != nil {
-		return err
-	}
+func privileges(e *exam) {
+	e.missingFor(calls)
 	for _, u := range optionalUses {
-		done, err := e.isUsedByRole(u)
-		if err == nil && done {
-			err = e.missingFor(u)
-		}
-		if err != nil {
-			return err
+		if e.isUsedByRole(u) {
+			e.missingFor(u)
 		}
 	}
-	return nil
 }
 
 // missingFor adds a problem if the role lacks privileges for u.
-func (e *exam) missingFor(u use) error {
-	missing, err := e.missing(u)
-	if err != nil || len(missing) == 0 {
-		return err
+func (e *exam) missingFor(u use) {
+	if missing := e.missing(u); len(missing) > 0 {
+		e.problem(fmt.Sprintf("the role %s lacks %s, which %s needs", e.role, strings.Join(missing, ", "), u.name),
+			grantOf(e.role, missing)+"; or examine another role with --role")
 	}
-	e.problem(fmt.Sprintf("the role %s lacks %s, which %s needs", e.role, strings.Join(missing, ", "), u.name),
-		grantOf(e.role, missing)+"; or examine another role with --role")
-	return nil
 }
 
 // isUsedByRole reports whether the role holds one of the signs of u on an existing table.
-func (e *exam) isUsedByRole(u use) (bool, error) {
+func (e *exam) isUsedByRole(u use) bool {
 	for _, sign := range u.signs {
 		for _, privilege := range sign.privileges {
-			missing, err := e.missing(use{needs: []grant{on(sign.on, privilege)}})
-			if err != nil || len(missing) == 0 {
-				return err == nil && e.root(sign.on) != nil, err
+			if len(e.missing(use{needs: []grant{on(sign.on, privilege)}})) == 0 {
+				return e.root(sign.on) != nil
 			}
 		}
 	}
-	return false, nil
+	return false
 }
 
 // packages notes the uses of which the role holds no sign. The doctor cannot know whether the
 // program needs them.
-func packages(e *exam) error {
+func packages(e *exam) {
 	var lacking, remedy []string
 	for _, u := range optionalUses {
-		missing, err := e.missing(u)
-		if err != nil {
-			return err
-		}
-		done, err := e.isUsedByRole(u)
-		if err != nil {
-			return err
-		}
-		if len(missing) > 0 && !done {
+		if missing := e.missing(u); len(missing) > 0 && !e.isUsedByRole(u) {
 			lacking = append(lacking, u.name)
 			remedy = append(remedy, grantOf(e.role, missing))
 		}
@@ -148,12 +129,11 @@ func packages(e *exam) error {
 		e.note(fmt.Sprintf("the role %s lacks privileges for %s: it needs them only if the program uses these parts", e.role, strings.Join(lacking, ", ")),
 			strings.Join(remedy, "; "))
 	}
-	return nil
 }
 
 // missing returns the privileges of u that the role lacks, each as "PRIVILEGE on OBJECT". A
 // privilege on columns is checked column by column.
-func (e *exam) missing(u use) ([]string, error) {
+func (e *exam) missing(u use) []string {
 	var oids []uint32
 	var privileges, columns, texts []string
 	for _, need := range u.needs {
@@ -168,7 +148,7 @@ func (e *exam) missing(u use) ([]string, error) {
 			}
 		}
 	}
-	lacked, err := e.texts(`
+	return slices.Compact(e.texts(`
 		SELECT 'USAGE on schema idem' FROM pg_namespace n WHERE n.nspname = 'idem' AND NOT has_schema_privilege($1, n.oid, 'USAGE')
 		UNION ALL
 		SELECT 'USAGE on SEQUENCE idem.instances' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -176,8 +156,7 @@ func (e *exam) missing(u use) ([]string, error) {
 		UNION ALL
 		SELECT text FROM unnest($2::oid[], $3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS w (oid, privilege, attribute, text, n)
 		WHERE NOT CASE WHEN attribute = '' THEN has_table_privilege($1, oid, privilege) ELSE coalesce(has_column_privilege($1, oid, attribute, privilege), false) END`,
-		e.role, oids, privileges, columns, texts, slices.ContainsFunc(u.needs, func(g grant) bool { return g.on == "instances" }))
-	return slices.Compact(lacked), err
+		e.role, oids, privileges, columns, texts, slices.ContainsFunc(u.needs, func(g grant) bool { return g.on == "instances" })))
 }
 
 // neededOf returns the relations of table on which u needs privileges. Purge deletes from each
@@ -219,10 +198,10 @@ func grantOf(role string, missing []string) string {
 
 // publicAccess looks for tables on which PUBLIC has privileges. An empty list of privileges in the
 // catalog stands for the default ones, which acldefault returns.
-func publicAccess(e *exam) error {
+func publicAccess(e *exam) {
 	var oid uint32
 	var granted string
-	return e.each(`
+	e.each(`
 		SELECT c.oid, string_agg(DISTINCT acl.privilege_type, ', ' ORDER BY acl.privilege_type)
 		FROM pg_class c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) acl
 		WHERE c.oid = ANY ($1) AND acl.grantee = 0 GROUP BY c.oid ORDER BY array_position($1, c.oid)`, []any{e.oids()}, []any{&oid, &granted}, func() {
@@ -238,7 +217,7 @@ func publicAccess(e *exam) error {
 
 // rowSecurity looks for row-level security, which hides records from the library if its policies
 // apply to the role.
-func rowSecurity(e *exam) error {
+func rowSecurity(e *exam) {
 	for _, r := range e.relations {
 		switch {
 		case !r.RowSecurity:
@@ -253,5 +232,4 @@ func rowSecurity(e *exam) error {
 				"ALTER TABLE "+r.Name+" DISABLE ROW LEVEL SECURITY, and separate tenants by scope")
 		}
 	}
-	return nil
 }

@@ -20,37 +20,32 @@ var againstChecks = []check{
 
 // onOther calls work in a transaction on the database of Options.Against. Findings of other do not
 // reach the result of e unless work copies them.
-func (e *exam) onOther(work func(other *exam) error) error {
+func (e *exam) onOther(work func(other *exam)) {
 	other := &exam{target: &target{pool: e.opts.Against, opts: e.opts}, ctx: e.ctx}
-	return record.Tx(e.ctx, e.opts.Against, e.opts.Limits.Statement, func(tx pgx.Tx) error {
+	e.failed(record.Tx(e.ctx, e.opts.Against, e.opts.Limits.Statement, func(tx pgx.Tx) error {
 		other.tx = tx
 		if err := other.readFacts(e.ctx, tx); err != nil {
 			return err
 		}
-		return work(other)
-	})
+		work(other)
+		return other.err
+	}))
 }
 
 // both runs sql on both databases. The other database is read first: rows that replication delivers
 // in between then exist here as well, and do not count as missing.
-func (e *exam) both(sql string) (here, there []string, err error) {
-	if err = e.onOther(func(other *exam) (err error) { there, err = other.texts(sql); return err }); err != nil {
-		return nil, nil, err
-	}
-	here, err = e.texts(sql)
-	return here, there, err
+func (e *exam) both(sql string) (here, there []string) {
+	e.onOther(func(other *exam) { there = other.texts(sql) })
+	return e.texts(sql), there
 }
 
 // sameMigrations compares tables, columns and types, because logical replication does not copy DDL.
 // A column that only the other database has is a problem. A column that only this database has is a
 // warning.
-func sameMigrations(e *exam) error {
-	here, there, err := e.both(`SELECT a.attrelid::regclass::text || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
+func sameMigrations(e *exam) {
+	here, there := e.both(`SELECT a.attrelid::regclass::text || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
 		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = 'idem' AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND a.attnum > 0 AND NOT a.attisdropped ORDER BY 1`)
-	if err != nil {
-		return err
-	}
 	const remedy = "migrate both to the same version with idem migrate up: replication does not copy changes of the schema"
 	if lost := without(there, here); len(lost) > 0 {
 		e.problem("the other database has columns that this one lacks: "+strings.Join(lost, ", "), remedy)
@@ -58,23 +53,18 @@ func sameMigrations(e *exam) error {
 	if more := without(here, there); len(more) > 0 {
 		e.warn("this database has columns that the other one lacks: "+strings.Join(more, ", "), remedy)
 	}
-	return nil
 }
 
 // sameOwners compares owners and grants, in text form. A role that is missing here is found when
 // the first statement of its program fails, which is too late.
-func sameOwners(e *exam) error {
-	here, there, err := e.both(`SELECT format('%s is owned by %s and granted as %s', c.relname, pg_get_userbyid(c.relowner),
+func sameOwners(e *exam) {
+	here, there := e.both(`SELECT format('%s is owned by %s and granted as %s', c.relname, pg_get_userbyid(c.relowner),
 			coalesce((SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(c.relacl) a), 'by default'))
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relkind IN ('r', 'p', 'S') ORDER BY 1`)
-	if err != nil {
-		return err
-	}
 	for _, lost := range without(there, here) {
 		e.warn("in the other database, "+lost+", but not in this one",
 			"copy owners and grants: neither is replicated, and pg_restore --no-owner or --no-privileges leaves them out")
 	}
-	return nil
 }
 
 // sequenceMargin is the margin by which the remedy sets a sequence beyond the value in the other
@@ -83,29 +73,21 @@ const sequenceMargin = 10_000
 
 // sameSequences looks for sequences that are behind those of the other database. After a takeover
 // such a sequence would hand out numbers that are in use.
-func sameSequences(e *exam) error {
+func sameSequences(e *exam) {
 	for i := range sequenceUses {
 		n := &sequenceUses[i]
 		var there int64
 		var ok bool
-		err := e.onOther(func(other *exam) (err error) {
-			there, ok, err = other.last(n.sequence)
+		e.onOther(func(other *exam) {
+			there, ok = other.last(n.sequence)
 			e.result.Findings = append(e.result.Findings, other.result.Findings...)
-			return err
 		})
-		if err != nil {
-			return err
-		}
-		here, known, err := e.last(n.sequence)
-		if err != nil {
-			return err
-		}
+		here, known := e.last(n.sequence)
 		if ok && known && here < there {
 			e.add(n.level, fmt.Sprintf("the sequence idem.%s is at %d, and in the other database at %d: %s", n.sequence, here, there, n.consequence),
 				setSequence(n.sequence, there+sequenceMargin))
 		}
 	}
-	return nil
 }
 
 // checksumColumns lists, for each table, the columns that go into a checksum of its rows. The
@@ -126,12 +108,13 @@ var checksumColumns = map[string]string{
 
 // sameRows compares the number and the checksum of rows of each table. Payloads are not read: a
 // copy that has the keys of all rows has the rows, and payloads can be large.
-func sameRows(e *exam) error {
+func sameRows(e *exam) {
 	for _, table := range tableNames(func(t *expected) bool { return checksumColumns[t.name] != "" }) {
-		sql := fmt.Sprintf(`SELECT count(*)::text || ' ' || coalesce(sum(hashtextextended(ROW(%s)::text, 0)::numeric), 0)::text FROM idem.%s`, checksumColumns[table], table)
-		here, there, err := e.both(sql)
-		if err != nil {
-			return err
+		sql := fmt.Sprintf(`SELECT count(*)::text || ' ' || coalesce(sum(hashtextextended(ROW(%s)::text, 0)::numeric), 0)::text FROM idem.%s`,
+			checksumColumns[table], table)
+		here, there := e.both(sql)
+		if e.err != nil {
+			return
 		}
 		hereRows, _, _ := strings.Cut(here[0], " ")
 		thereRows, _, _ := strings.Cut(there[0], " ")
@@ -145,5 +128,4 @@ func sameRows(e *exam) error {
 		e.problem(what, "stop the writers of the other database, wait until this one has caught up, and compare again; "+
 			"if rows are still missing, do not take over, because retries would execute again")
 	}
-	return nil
 }

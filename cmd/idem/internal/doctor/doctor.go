@@ -46,7 +46,7 @@ type Result struct {
 // check is a named test that adds findings to an exam.
 type check struct {
 	name string
-	run  func(*exam) error
+	run  func(*exam)
 
 	withoutTable bool     // the check can run in a database without the tables of idem
 	reads        []string // the tables whose rows the check reads
@@ -150,8 +150,10 @@ func (p *target) examine(ctx context.Context, c check) (Result, error) {
 	}
 	err := record.Tx(ctx, p.pool, p.opts.Limits.Statement, func(tx pgx.Tx) error {
 		e.tx = tx
-		return c.run(e)
+		c.run(e)
+		return e.err
 	})
+	e.err = nil // the error becomes a finding, or is returned
 	var server *pgconn.PgError
 	if err != nil && ctx.Err() == nil && errors.As(err, &server) {
 		e.unknown(fmt.Sprintf("not checked: %s (SQLSTATE %s)", server.Message, server.Code), e.adviceOn(server.Code))
@@ -207,15 +209,29 @@ func (e *exam) adviceOn(code string) string {
 }
 
 // exam is one run of a check.
+//
+// It keeps the first error. After an error its methods query nothing and return zero values, and
+// findings are dropped: a check must conclude nothing from what it has not read.
 type exam struct {
 	*target
 	ctx    context.Context
 	tx     pgx.Tx
 	result Result
+	err    error
+}
+
+// failed keeps err if it is the first error, and reports whether there is an error.
+func (e *exam) failed(err error) bool {
+	if e.err == nil {
+		e.err = err
+	}
+	return e.err != nil
 }
 
 func (e *exam) add(level Level, what, remedy string) {
-	e.result.Findings = append(e.result.Findings, Finding{level, what, remedy})
+	if e.err == nil {
+		e.result.Findings = append(e.result.Findings, Finding{level, what, remedy})
+	}
 }
 
 func (e *exam) problem(what, remedy string) { e.add(Problem, what, remedy) }
@@ -224,26 +240,35 @@ func (e *exam) note(what, remedy string)    { e.add(Note, what, remedy) }
 func (e *exam) unknown(what, remedy string) { e.add(Unknown, what, remedy) }
 
 // one runs sql, which returns one row, and scans its columns into the pointers.
-func (e *exam) one(sql string, args []any, into ...any) error {
-	return e.tx.QueryRow(e.ctx, sql, args...).Scan(into...)
+func (e *exam) one(sql string, args []any, into ...any) {
+	if e.err == nil {
+		e.err = e.tx.QueryRow(e.ctx, sql, args...).Scan(into...)
+	}
 }
 
 // texts runs sql and returns its only column.
-func (e *exam) texts(sql string, args ...any) ([]string, error) {
-	rows, _ := e.tx.Query(e.ctx, sql, args...) // CollectRows returns the error
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+func (e *exam) texts(sql string, args ...any) []string {
+	return collect(e, pgx.RowTo[string], sql, args...)
 }
 
 // structs runs sql and returns its rows, whose columns are the fields of T.
-func structs[T any](e *exam, sql string, args ...any) ([]T, error) {
-	rows, _ := e.tx.Query(e.ctx, sql, args...) // CollectRows returns the error
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+func structs[T any](e *exam, sql string, args ...any) []T {
+	return collect(e, pgx.RowToStructByPos[T], sql, args...)
 }
 
-// each runs sql, scans each row into the pointers, and calls add. Every row is scanned into the
-// same variables, so add must not keep their addresses.
-func (e *exam) each(sql string, args []any, into []any, add func()) error {
-	rows, _ := e.tx.Query(e.ctx, sql, args...) // ForEachRow returns the error
-	_, err := pgx.ForEachRow(rows, into, func() error { add(); return nil })
-	return err
+func collect[T any](e *exam, scan pgx.RowToFunc[T], sql string, args ...any) (all []T) {
+	if e.err == nil {
+		rows, _ := e.tx.Query(e.ctx, sql, args...) // CollectRows returns the error
+		all, e.err = pgx.CollectRows(rows, scan)
+	}
+	return all
+}
+
+// each runs sql, scans each row into the pointers, and calls add. Every row is scanned into the same
+// variables, so add must not keep their addresses.
+func (e *exam) each(sql string, args []any, into []any, add func()) {
+	if e.err == nil {
+		rows, _ := e.tx.Query(e.ctx, sql, args...) // ForEachRow returns the error
+		_, e.err = pgx.ForEachRow(rows, into, func() error { add(); return nil })
+	}
 }

@@ -19,7 +19,7 @@ type foundIndex struct {
 }
 
 // indexes returns all indexes of the tables of idem and of their partitions.
-func (e *exam) indexes() ([]foundIndex, error) {
+func (e *exam) indexes() []foundIndex {
 	return structs[foundIndex](e, `
 		SELECT i.indrelid, format('%I.%I', n.nspname, c.relname), c.relname::text, substring(pg_get_indexdef(i.indexrelid) FROM ' USING (.*)$'),
 			coalesce(pg_get_constraintdef(k.oid), ''), i.indisprimary, i.indisvalid AND i.indisready AND (i.indimmediate OR NOT i.indisprimary), c.relispartition
@@ -30,15 +30,11 @@ func (e *exam) indexes() ([]foundIndex, error) {
 
 // primaryKey looks for a primary key that is missing, invalid or on other columns. The guarantee of
 // idem rests on the primary key of idem.records: without it, two transactions can claim one key.
-func primaryKey(e *exam) error {
-	found, err := e.indexes()
-	if err != nil {
-		return err
-	}
+func primaryKey(e *exam) {
+	found := e.indexes()
 	for _, r := range e.relations {
 		e.primaryKeyOf(&r, found)
 	}
-	return nil
 }
 
 // primaryKeyOf adds the finding about the primary key of one relation. A view has none, and the
@@ -66,11 +62,8 @@ func (e *exam) primaryKeyOf(r *relation, found []foundIndex) {
 
 // indexes looks for missing indexes, invalid indexes and indexes that the migrations did not
 // create.
-func indexes(e *exam) error {
-	found, err := e.indexes()
-	if err != nil {
-		return err
-	}
+func indexes(e *exam) {
+	found := e.indexes()
 	for _, r := range e.relations {
 		ours := r.expectation().indexes
 		if r.Root {
@@ -84,7 +77,6 @@ func indexes(e *exam) error {
 			e.furtherIndex(&r, i, named || i.Inherited)
 		}
 	}
-	return nil
 }
 
 // missingIndexes looks for indexes of the migrations that r lacks. An index with the same

@@ -31,24 +31,25 @@ var kinds = []kind{
 }
 
 // serverKind recognizes servers that are not PostgreSQL, and gateways that reject settings.
-func serverKind(e *exam) error {
+func serverKind(e *exam) {
 	var version string
 	var jobs bool
-	if err := e.one("SELECT version(), to_regclass('sys.jobs') IS NOT NULL", nil, &version, &jobs); err != nil {
-		return err
-	}
+	e.one("SELECT version(), to_regclass('sys.jobs') IS NOT NULL", nil, &version, &jobs)
 	for _, k := range kinds {
 		if k.is(version, jobs) {
 			e.add(k.level, "this is "+k.name+": "+k.what, "docs/portability.md")
-			return nil
+			return
 		}
 	}
-	return e.gateway()
+	e.gateway()
 }
 
 // gateway tests whether a transaction may set synchronous_commit, as purge does in its own
 // transactions.
-func (e *exam) gateway() error {
+func (e *exam) gateway() {
+	if e.err != nil {
+		return
+	}
 	err := pgx.BeginFunc(e.ctx, e.tx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(e.ctx, "SELECT set_config('synchronous_commit', current_setting('synchronous_commit'), true)")
 		return err
@@ -56,9 +57,9 @@ func (e *exam) gateway() error {
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == "0A000" {
 		e.note("a gateway such as that of Multigres sets synchronous_commit itself: a purge waits for the disk and for standbys",
 			"nothing; docs/portability.md")
-		return nil
+		return
 	}
-	return err
+	e.failed(err)
 }
 
 // unsupported turns err into a result if err shows that the server lacks a function or setting that

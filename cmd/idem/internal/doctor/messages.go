@@ -16,35 +16,33 @@ var messageChecks = []check{
 }
 
 // outboxAge looks for messages that were due to be published long ago.
-func outboxAge(e *exam) error {
+func outboxAge(e *exam) {
 	oldest, err := record.Oldest(e.ctx, e.tx)
-	if err != nil || oldest <= e.opts.Limits.OldMessage {
-		return err
+	if !e.failed(err) && oldest > e.opts.Limits.OldMessage {
+		e.warn(fmt.Sprintf("a message has been waiting to be published for %s", page.Age(oldest)),
+			"check whether the broker is available, and see failures with idem outbox list --state held")
 	}
-	e.warn(fmt.Sprintf("a message has been waiting to be published for %s", page.Age(oldest)),
-		"check whether the broker is available, and see failures with idem outbox list --state held")
-	return nil
 }
 
 // relay warns if messages wait and no relay is running. Without messages, a program may simply not
 // use the outbox.
-func relay(e *exam) error {
+func relay(e *exam) {
 	oldest, err := record.Oldest(e.ctx, e.tx)
-	if err != nil || oldest == 0 {
-		return err
+	if e.failed(err) || oldest == 0 {
+		return
 	}
 	lanes, err := record.Relays(e.ctx, e.tx)
-	if err == nil && lanes == 0 {
+	if !e.failed(err) && lanes == 0 {
 		e.warn("messages wait to be published, and no relay runs",
 			"start a process that runs outbox.Relay; if Debezium reads the outbox instead, check that its connector runs, and delete the messages that it has read")
 	}
-	return err
 }
 
 // topics looks for messages whose topic belongs to no running relay. The relays that do run leave
 // them alone, so such messages would wait forever.
-func topics(e *exam) error {
+func topics(e *exam) {
 	orphans, err := record.Orphans(e.ctx, e.tx)
+	e.failed(err)
 	for _, o := range orphans {
 		if o.Relay == "" {
 			e.warn(fmt.Sprintf("messages of the topic %q wait, and no relay has this topic", o.Topic),
@@ -54,7 +52,6 @@ func topics(e *exam) error {
 		e.warn(fmt.Sprintf("messages of the topic %q wait for the relay %q, which does not run", o.Topic, o.Relay),
 			"start a process that runs it; if it is no longer deployed, release its topics with idem outbox forget")
 	}
-	return err
 }
 
 // maxCounted is the number of rows at which a check stops counting. If there are more, the reported
@@ -63,34 +60,29 @@ const maxCounted = 1000
 
 // deadLetters counts the dead letters that wait for a person. A letter with a redrive time is not
 // counted: its redrive is in progress.
-func deadLetters(e *exam) error {
+func deadLetters(e *exam) {
 	for _, side := range []struct{ name, what string }{{"outbox", "could not be published"}, {"inbox", "could not be handled"}} {
 		var count int64
 		var oldest float64
-		err := e.one(`SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(died_at)), 0)::float8
+		e.one(`SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(died_at)), 0)::float8
 			FROM (SELECT died_at FROM idem.dead_letters WHERE side = $1 AND redrive_at IS NULL LIMIT $2) AS few`, []any{side.name, maxCounted}, &count, &oldest)
-		if err != nil {
-			return err
-		}
 		if count > 0 {
 			e.warn(fmt.Sprintf("%s dead letters: messages that %s, the first %s ago", page.AtLeast(count, maxCounted), side.what, page.Age(asDuration(oldest))),
 				"list them with idem dead list --side "+side.name+", and see the errors with idem dead show; then idem dead redrive or drop")
 		}
 	}
-	return nil
 }
 
 // inboxFailing looks for messages that a consumer has been failing to handle for long. The partial
 // index inbox_failing keeps the query cheap.
-func inboxFailing(e *exam) error {
+func inboxFailing(e *exam) {
 	var consumer string
 	var count int64
 	var oldest float64
-	err := e.one(`SELECT coalesce((array_agg(consumer ORDER BY since))[1], ''), count(*), coalesce(extract(epoch FROM clock_timestamp() - min(since)), 0)::float8
+	e.one(`SELECT coalesce((array_agg(consumer ORDER BY since))[1], ''), count(*), coalesce(extract(epoch FROM clock_timestamp() - min(since)), 0)::float8
 		FROM (SELECT consumer, since FROM idem.inbox WHERE state = 'failing' LIMIT $1) AS few`, []any{maxCounted}, &consumer, &count, &oldest)
-	if err == nil && asDuration(oldest) > e.opts.Limits.OldFailure {
+	if asDuration(oldest) > e.opts.Limits.OldFailure {
 		e.warn(fmt.Sprintf("%s messages are failing, the first for %s, at consumer %q", page.AtLeast(count, maxCounted), page.Age(asDuration(oldest)), consumer),
 			"see the log of the consumer for the error; if the consumer has stopped, start it; if the broker does not redeliver, redeliver")
 	}
-	return err
 }

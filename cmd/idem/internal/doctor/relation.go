@@ -63,9 +63,9 @@ func (p *target) leaves(of ...string) (found []relation) {
 
 // bytes returns the total size of the main forks of relations. pg_relation_size takes a lock on
 // each relation, so bytes waits behind a session that holds ACCESS EXCLUSIVE.
-func (e *exam) bytes(of ...relation) (sum int64, err error) {
-	err = e.one("SELECT coalesce(sum(pg_relation_size(oid)), 0)::int8 FROM unnest($1::oid[]) oid", []any{oidsOf(of)}, &sum)
-	return sum, err
+func (e *exam) bytes(of ...relation) (sum int64) {
+	e.one("SELECT coalesce(sum(pg_relation_size(oid)), 0)::int8 FROM unnest($1::oid[]) oid", []any{oidsOf(of)}, &sum)
+	return sum
 }
 
 // root returns the table itself rather than a partition, or nil if it does not exist.

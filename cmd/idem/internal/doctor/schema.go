@@ -29,34 +29,29 @@ var schemaChecks = []check{
 // migrated compares the applied migrations with the migrations in this program. A schema that is
 // behind fails now. A schema that is ahead works for its own release, and this program may judge it
 // wrongly.
-func migrated(e *exam) error {
+func migrated(e *exam) {
 	known, err := versions()
-	if err != nil {
-		return err
-	}
-	found, err := e.texts(`SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	e.failed(err)
+	found := e.texts(`SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE c.relname = 'idem_goose_version' AND c.relkind = 'r' ORDER BY 1`)
 	switch {
-	case err != nil:
-		return err
 	case len(found) == 0 && e.hasTable:
 		e.note("there is no table idem_goose_version: another tool created the schema, so its version is unknown",
 			"see the check columns instead")
-		return nil
+		return
 	case len(found) == 0:
 		e.problem("no migration has been applied", "run idem migrate up")
-		return nil
+		return
 	case len(found) > 1:
 		e.warn("there are several version tables: "+strings.Join(found, ", "),
 			"idem migrate uses public.idem_goose_version: drop the others, if no goose of a service uses them")
 	}
-	if readable, err := e.mayRead(found[0]); err != nil || !readable {
-		return err
+	if !e.mayRead(found[0]) {
+		return
 	}
-	applied, err := appliedVersions(e, found[0])
-	if err != nil {
-		return err
-	}
+	// Goose appends a row for each up and down, so the last row of a version counts.
+	applied := collect(e, pgx.RowTo[int64], `SELECT version_id FROM (SELECT DISTINCT ON (version_id) version_id, is_applied FROM `+found[0]+`
+		ORDER BY version_id, id DESC) AS latest WHERE is_applied AND version_id > 0 ORDER BY 1`)
 	if behind := without(known, applied); len(behind) > 0 {
 		e.problem(fmt.Sprintf("the schema is behind: migrations %v are missing", behind), "run idem migrate up")
 	}
@@ -64,15 +59,6 @@ func migrated(e *exam) error {
 		e.warn(fmt.Sprintf("the schema is ahead: this program does not know the migrations %v", ahead),
 			"use the version of idem that ran the migrations: go install github.com/idem-go/idem/cmd/idem@latest")
 	}
-	return nil
-}
-
-// appliedVersions returns the versions that goose recorded as applied. Goose appends a row for each
-// up and down, so the last row of a version counts.
-func appliedVersions(e *exam, table string) ([]int64, error) {
-	rows, _ := e.tx.Query(e.ctx, `SELECT version_id FROM (SELECT DISTINCT ON (version_id) version_id, is_applied FROM `+table+`
-		ORDER BY version_id, id DESC) AS latest WHERE is_applied AND version_id > 0 ORDER BY 1`) // CollectRows returns the error
-	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
 // versions returns the versions of the migrations in this program.
@@ -100,14 +86,13 @@ func without[T comparable](all, some []T) []T {
 
 // mayRead reports whether the connected role can read table, given as schema.table. If not, mayRead
 // adds a finding of level Unknown with the missing grants.
-func (e *exam) mayRead(table string) (bool, error) {
-	var readable bool
-	err := e.one(`SELECT has_schema_privilege(c.relnamespace, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+func (e *exam) mayRead(table string) (readable bool) {
+	e.one(`SELECT has_schema_privilege(c.relnamespace, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE format('%I.%I', n.nspname, c.relname) = $1`, []any{table}, &readable)
-	if err == nil && !readable {
+	if !readable {
 		schema, _, _ := strings.Cut(table, ".")
 		e.unknown("not checked: this role may not read "+table,
 			fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %[2]s; GRANT SELECT ON %[3]s TO %[2]s", schema, e.self, table))
 	}
-	return readable, err
+	return readable
 }

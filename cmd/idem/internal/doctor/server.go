@@ -18,27 +18,22 @@ var serverChecks = []check{
 }
 
 // serverVersion looks for a server older than the oldest supported version.
-func serverVersion(e *exam) error {
+func serverVersion(e *exam) {
 	var number int
 	var version string
-	if err := e.one("SELECT current_setting('server_version_num')::int, current_setting('server_version')", nil, &number, &version); err != nil {
-		return err
-	}
+	e.one("SELECT current_setting('server_version_num')::int, current_setting('server_version')", nil, &number, &version)
 	if oldest := e.opts.Limits.OldestServer; number < oldest {
 		e.problem(fmt.Sprintf("the server is PostgreSQL %s, and idem is tested from %d on", version, oldest/10000),
 			fmt.Sprintf("upgrade the server to PostgreSQL %d or later", oldest/10000))
 	}
-	return nil
 }
 
 // primary looks for a server that rejects writes: a standby, or default_transaction_read_only.
 // Every call writes, a replay excepted.
-func primary(e *exam) error {
+func primary(e *exam) {
 	var standby, readOnly bool
-	err := e.one("SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool", nil, &standby, &readOnly)
+	e.one("SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool", nil, &standby, &readOnly)
 	switch {
-	case err != nil:
-		return err
 	case standby:
 		e.problem("this is a standby: calls need the primary",
 			"connect to the primary; with several hosts in the address, add target_session_attrs=read-write")
@@ -46,50 +41,39 @@ func primary(e *exam) error {
 		e.problem("default_transaction_read_only is on: every claim fails with SQLSTATE 25006",
 			"ALTER ROLE or ALTER DATABASE … RESET default_transaction_read_only")
 	}
-	return nil
 }
 
 // encoding looks for a database encoding other than UTF8, which cannot store every key.
-func encoding(e *exam) error {
+func encoding(e *exam) {
 	var name string
-	if err := e.one("SELECT current_setting('server_encoding')", nil, &name); err != nil {
-		return err
-	}
+	e.one("SELECT current_setting('server_encoding')", nil, &name)
 	if name != "UTF8" {
 		e.problem(fmt.Sprintf("the encoding of the database is %s: a key or scope that it cannot encode fails", name),
 			"move to a database with ENCODING 'UTF8'")
 	}
-	return nil
 }
 
 // durability looks for settings that let a crash of the machine lose or corrupt committed
 // transactions.
-func durability(e *exam) error {
+func durability(e *exam) {
 	var fsync, pages bool
-	if err := e.one("SELECT current_setting('fsync')::bool, current_setting('full_page_writes')::bool", nil, &fsync, &pages); err != nil {
-		return err
-	}
+	e.one("SELECT current_setting('fsync')::bool, current_setting('full_page_writes')::bool", nil, &fsync, &pages)
 	if !fsync {
 		e.problem("fsync is off: a crash of the machine may lose or corrupt committed transactions", "set fsync = on, and reload")
 	}
 	if !pages {
 		e.warn("full_page_writes is off: a crash may leave torn pages, unless the file system prevents them", "set full_page_writes = on, and reload")
 	}
-	return nil
 }
 
 // synchronousCommit looks for a synchronous_commit that loses commits in a crash or in a failover.
 // Effect and record are lost together, so a retry executes again. That is consistent, but not what
 // a caller expects who was answered.
-func synchronousCommit(e *exam) error {
+func synchronousCommit(e *exam) {
 	var standbys string
-	if err := e.one("SELECT current_setting('synchronous_standby_names')", nil, &standbys); err != nil {
-		return err
-	}
-	level, err := e.setting("synchronous_commit")
+	e.one("SELECT current_setting('synchronous_standby_names')", nil, &standbys)
+	level := e.setting("synchronous_commit")
 	switch {
-	case err != nil:
-		return err
 	case level == "off":
 		e.warn("synchronous_commit is off: a crash of the server loses the latest commits, effect and record together, so a retry of an answered call executes again",
 			"set synchronous_commit = on for the role that calls, or accept it")
@@ -97,39 +81,34 @@ func synchronousCommit(e *exam) error {
 		e.warn("synchronous_commit is local although synchronous_standby_names is set: a failover may lose answered calls",
 			"set synchronous_commit = on for the role that calls, or accept it")
 	}
-	return nil
 }
 
 // synchronousStandby looks for a server that waits for a synchronous standby while none is
 // connected.
-func synchronousStandby(e *exam) error {
+func synchronousStandby(e *exam) {
 	var standbys string
 	var connected int
-	err := e.one(`SELECT current_setting('synchronous_standby_names'),
+	e.one(`SELECT current_setting('synchronous_standby_names'),
 		(SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))`, nil, &standbys, &connected)
-	if err != nil {
-		return err
-	}
-	level, err := e.setting("synchronous_commit")
+	level := e.setting("synchronous_commit")
 	// Transactions wait for a standby only if the server names standbys and the level asks for the
 	// wait.
-	if err != nil || standbys == "" || level == "off" || level == "local" || connected > 0 {
-		return err
+	if standbys == "" || level == "off" || level == "local" || connected > 0 {
+		return
 	}
 	if !e.seesAll {
 		e.hidden("not checked whether a synchronous standby is connected")
-		return nil
+		return
 	}
 	e.problem(fmt.Sprintf("no synchronous standby is connected (synchronous_standby_names = %s): every COMMIT waits, and calls end with ErrOutcomeUnknown", standbys),
 		"start a standby, or remove it from synchronous_standby_names and reload")
-	return nil
 }
 
 // connections looks for a connection limit of the server, the database or the role that is nearly
 // reached.
-func connections(e *exam) error {
+func connections(e *exam) {
 	var used, most, ofDatabase, mostOfDatabase, ofRole, mostOfRole int
-	err := e.one(`
+	e.one(`
 		SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
 			current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
 			(SELECT coalesce(sum(numbackends), 0) FROM pg_stat_database WHERE datname = current_database()),
@@ -137,9 +116,6 @@ func connections(e *exam) error {
 			(SELECT count(*) FROM pg_stat_activity WHERE usename = $1),
 			coalesce((SELECT rolconnlimit FROM pg_roles WHERE rolname = $1), -1)`, []any{e.role},
 		&used, &most, &ofDatabase, &mostOfDatabase, &ofRole, &mostOfRole)
-	if err != nil {
-		return err
-	}
 	for _, limit := range []struct {
 		of         string
 		used, most int
@@ -157,34 +133,29 @@ func connections(e *exam) error {
 	if !e.seesAll {
 		e.hidden("the connections of other roles to the server were not counted")
 	}
-	return nil
 }
 
 // lockTable looks for a shared lock table that is filling up. A claim takes an advisory lock, so
 // many open calls need many entries. Locks of the fast path have entries of their own and do not
 // count.
-func lockTable(e *exam) error {
+func lockTable(e *exam) {
 	var taken, room int64
-	err := e.one(`SELECT (SELECT count(*) FROM pg_locks WHERE NOT fastpath),
+	e.one(`SELECT (SELECT count(*) FROM pg_locks WHERE NOT fastpath),
 		current_setting('max_locks_per_transaction')::int8 * (current_setting('max_connections')::int8 + current_setting('max_prepared_transactions')::int8)`,
 		nil, &taken, &room)
-	if err != nil {
-		return err
-	}
 	if float64(taken) >= e.opts.Limits.LocksShare*float64(room) {
 		e.warn(fmt.Sprintf("the lock table holds %d locks and has room for about %d: when it is full, every statement fails with SQLSTATE 53200", taken, room),
 			"find the session with the most locks (SELECT pid, count(*) FROM pg_locks GROUP BY pid ORDER BY 2 DESC), or raise max_locks_per_transaction, which needs a restart")
 	}
-	return nil
 }
 
 // setting returns the value of a setting, in lower case, as a new session of the examined role
 // would see it. A value of ALTER ROLE or ALTER DATABASE comes first, if the examined role is not
 // the connected role. For the two timeouts that the doctor sets in its own transactions, the query
 // returns the reset value instead of the current one.
-func (e *exam) setting(name string) (string, error) {
+func (e *exam) setting(name string) string {
 	var value string
-	err := e.one(`
+	e.one(`
 		SELECT coalesce((
 			SELECT split_part(assignment, '=', 2)
 			FROM pg_db_role_setting s, unnest(setconfig) assignment
@@ -194,5 +165,5 @@ func (e *exam) setting(name string) (string, error) {
 			ORDER BY setrole <> 0 DESC, setdatabase <> 0 DESC LIMIT 1), (SELECT reset_val || coalesce(unit, '') FROM pg_settings WHERE name = $1 AND name IN ('statement_timeout', 'lock_timeout')),
 			current_setting($1, true), '')`,
 		[]any{name, e.role}, &value)
-	return strings.ToLower(value), err
+	return strings.ToLower(value)
 }

@@ -24,39 +24,28 @@ var sessionChecks = []check{
 
 // durationOf returns a setting as a duration, or 0 if the setting is off. A value without a unit is
 // taken in unit.
-func (e *exam) durationOf(name, unit string) (time.Duration, error) {
-	value, err := e.setting(name)
-	if err != nil || value == "" {
-		return 0, err
+func (e *exam) durationOf(name, unit string) time.Duration {
+	value := e.setting(name)
+	if value == "" {
+		return 0
 	}
 	var seconds float64
-	err = e.one("SELECT extract(epoch FROM (CASE WHEN $1 ~ '^[0-9.]+$' THEN $1 || $2 ELSE $1 END)::interval)::float8", []any{value, unit}, &seconds)
-	return asDuration(seconds), err
+	e.one("SELECT extract(epoch FROM (CASE WHEN $1 ~ '^[0-9.]+$' THEN $1 || $2 ELSE $1 END)::interval)::float8", []any{value, unit}, &seconds)
+	return asDuration(seconds)
 }
 
 // keepalives looks at how long the server takes to notice that a client's machine has vanished. A
 // process that is killed closes its sockets. A machine that loses power or its network does not,
 // and the transactions of its calls stay open until the server gives up.
-func keepalives(e *exam) error {
+func keepalives(e *exam) {
 	var overTCP bool
-	if err := e.one("SELECT inet_client_addr() IS NOT NULL", nil, &overTCP); err != nil {
-		return err
-	}
+	e.one("SELECT inet_client_addr() IS NOT NULL", nil, &overTCP)
 	if !overTCP {
-		return nil // on a Unix socket the server notices at once
+		return // on a Unix socket the server notices at once
 	}
-	idle, err := e.durationOf("tcp_keepalives_idle", "s")
-	if err != nil {
-		return err
-	}
-	interval, err := e.durationOf("tcp_keepalives_interval", "s")
-	if err != nil {
-		return err
-	}
-	count, err := e.setting("tcp_keepalives_count")
-	if err != nil {
-		return err
-	}
+	idle := e.durationOf("tcp_keepalives_idle", "s")
+	interval := e.durationOf("tcp_keepalives_interval", "s")
+	count := e.setting("tcp_keepalives_count")
 	times, _ := strconv.Atoi(count)
 	// The server probes after the idle time, and gives up after count unanswered probes.
 	notice := idle + interval*time.Duration(times)
@@ -68,21 +57,18 @@ func keepalives(e *exam) error {
 		e.warn("the server notices a vanished client "+after+": until then its keys stay in progress and its rows locked",
 			"set tcp_keepalives_idle = 60s, tcp_keepalives_interval = 10s, tcp_keepalives_count = 6, and reload; or set them for the role that calls")
 	}
-	check, err := e.durationOf("client_connection_check_interval", "ms")
-	if err == nil && check == 0 {
+	check := e.durationOf("client_connection_check_interval", "ms")
+	if check == 0 {
 		e.note("client_connection_check_interval is 0: a statement runs to its end after its client is gone", "set it to some seconds")
 	}
-	return err
 }
 
 // idleInTransaction looks for an idle_in_transaction_session_timeout that is off or very short. It
 // is the only limit for an fn that hangs without a statement.
-func idleInTransaction(e *exam) error {
+func idleInTransaction(e *exam) {
 	const short = 10 * time.Second
-	timeout, err := e.durationOf("idle_in_transaction_session_timeout", "ms")
+	timeout := e.durationOf("idle_in_transaction_session_timeout", "ms")
 	switch {
-	case err != nil:
-		return err
 	case timeout == 0:
 		e.warn(fmt.Sprintf("idle_in_transaction_session_timeout is off for the role %s: a caller that hangs inside fn holds its key, its locks and its connection forever", e.role),
 			"ALTER ROLE … SET idle_in_transaction_session_timeout = '60s', or longer if an fn needs it")
@@ -90,55 +76,46 @@ func idleInTransaction(e *exam) error {
 		e.warn(fmt.Sprintf("idle_in_transaction_session_timeout is %s for the role %s: an fn that takes longer between two statements is rolled back with its session",
 			page.Age(timeout), e.role), "raise it above the longest time that an fn takes between two statements")
 	}
-	return nil
 }
 
 // timeouts looks for timeouts so short that an ordinary wait ends a call. A duplicate waits for the
 // execution with its key, so waits for locks are part of normal work.
-func timeouts(e *exam) error {
+func timeouts(e *exam) {
 	const short = time.Second
 	for _, name := range []string{"statement_timeout", "lock_timeout", "transaction_timeout"} {
-		limit, err := e.durationOf(name, "ms")
-		if err != nil {
-			return err
-		}
+		limit := e.durationOf(name, "ms")
 		if limit > 0 && limit < short {
 			e.warn(fmt.Sprintf("%s is %s for the role %s: an ordinary wait for a lock or for the disk ends the call", name, page.Age(limit), e.role),
 				"raise "+name+" to some seconds for the role that calls")
 		}
 	}
-	return nil
 }
 
 // isolation notes a default isolation level other than READ COMMITTED.
-func isolation(e *exam) error {
-	level, err := e.setting("default_transaction_isolation")
-	if err == nil && level != "read committed" {
+func isolation(e *exam) {
+	level := e.setting("default_transaction_isolation")
+	if level != "read committed" {
 		e.note("default_transaction_isolation is "+level+": transactions that conflict run again, up to WithRetries times",
 			"nothing to do if you want this; fn must tolerate being run again")
 	}
-	return err
 }
 
 // xminTransaction looks for old transactions that delay vacuum. Sessions in other databases do not
 // count: vacuum of a table only considers transactions in the same database.
-func xminTransaction(e *exam) error {
+func xminTransaction(e *exam) {
 	type transaction struct {
 		PID     int32
 		Who     string
 		Seconds float64
 		Age     int64
 	}
-	old, err := structs[transaction](e, `
+	old := structs[transaction](e, `
 		SELECT pid, format('process %s of the role %s (%s, %s)', pid, usename, nullif(application_name, ''), state),
 			extract(epoch FROM clock_timestamp() - xact_start)::float8, greatest(age(backend_xmin), age(backend_xid))::int8
 		FROM pg_stat_activity
 		WHERE pid <> pg_backend_pid() AND datname = current_database() AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
 		  AND xact_start < clock_timestamp() - make_interval(secs => $1)
 		ORDER BY xact_start`, e.opts.Limits.OldTransaction.Seconds())
-	if err != nil {
-		return err
-	}
 	var pids []int32
 	for _, t := range old {
 		pids = append(pids, t.PID)
@@ -155,18 +132,18 @@ func xminTransaction(e *exam) error {
 		}
 		e.warn(what, remedy)
 	}
-	if err == nil && !e.seesAll {
+	e.failed(err) // after the findings, which hold without blockers too
+	if !e.seesAll {
 		e.hidden("the sessions of other roles were not examined")
 	}
-	return err
 }
 
 // xminPrepared looks for old prepared transactions. They have no session, survive a restart, and
 // are easily forgotten after their coordinator has failed.
-func xminPrepared(e *exam) error {
+func xminPrepared(e *exam) {
 	var gid, owner string
 	var seconds float64
-	return e.each(`
+	e.each(`
 		SELECT gid, owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8 FROM pg_prepared_xacts
 		WHERE database = current_database() AND prepared < clock_timestamp() - make_interval(secs => $1) ORDER BY prepared`,
 		[]any{e.opts.Limits.OldTransaction.Seconds()}, []any{&gid, &owner, &seconds}, func() {
@@ -178,11 +155,11 @@ func xminPrepared(e *exam) error {
 
 // xminSlot looks for replication slots that delay vacuum or retain WAL. Only the xmin of a slot
 // delays vacuum of idem's tables. A logical slot has a catalog_xmin, which only concerns catalogs.
-func xminSlot(e *exam) error {
+func xminSlot(e *exam) {
 	var name, wal string
 	var active bool
 	var age, kept int64
-	return e.each(`
+	e.each(`
 		SELECT slot_name::text, active, coalesce(age(xmin), 0)::int8,
 			coalesce(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn), 0)::int8,
 			coalesce(wal_status, '')
@@ -204,50 +181,45 @@ func xminSlot(e *exam) error {
 }
 
 // xminStandby looks for standbys that delay vacuum by hot_standby_feedback.
-func xminStandby(e *exam) error {
+func xminStandby(e *exam) {
 	var name string
 	var age int64
-	err := e.each(`SELECT application_name, age(backend_xmin)::int8 FROM pg_stat_replication
+	e.each(`SELECT application_name, age(backend_xmin)::int8 FROM pg_stat_replication
 		WHERE backend_xmin IS NOT NULL AND age(backend_xmin) > $1 ORDER BY 2 DESC`, []any{e.opts.Limits.OldXmin}, []any{&name, &age}, func() {
 		e.warn(fmt.Sprintf("the standby %q delays vacuum by hot_standby_feedback, by %s transactions: a long query runs there", name, page.Count(age)),
 			"end that query on the standby, or set hot_standby_feedback = off there")
 	})
-	if err == nil && !e.seesAll {
-		return e.hiddenStandbys("how far standbys delay vacuum was not checked")
+	if !e.seesAll {
+		e.hiddenStandbys("how far standbys delay vacuum was not checked")
 	}
-	return err
 }
 
 // hiddenStandbys adds a finding of level Unknown if standbys exist that the role cannot see.
-func (e *exam) hiddenStandbys(what string) error {
+func (e *exam) hiddenStandbys(what string) {
 	var count int
-	err := e.one("SELECT count(*) FROM pg_stat_replication WHERE sent_lsn IS NULL", nil, &count)
-	if err == nil && count > 0 {
+	e.one("SELECT count(*) FROM pg_stat_replication WHERE sent_lsn IS NULL", nil, &count)
+	if count > 0 {
 		e.hidden(fmt.Sprintf("%s, of %d of them", what, count))
 	}
-	return err
 }
 
 // locked looks for table locks that block calls, workers or consumers, whether granted or waited
 // for. A waiting lock also blocks the sessions that queue behind it: an ALTER TABLE that waits for
 // one long query stops all calls, although it holds nothing itself.
-func locked(e *exam) error {
+func locked(e *exam) {
 	type lock struct {
 		Relation uint32
 		PID      int32
 		Granted  bool
 		Mode     string
 	}
-	locks, err := structs[lock](e, `
+	locks := structs[lock](e, `
 		SELECT l.relation, coalesce(l.pid, 0), l.granted, l.mode
 		FROM pg_locks l
 		WHERE l.locktype = 'relation' AND l.relation = ANY ($1)
 		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
 		ORDER BY l.granted DESC, l.pid`, e.oids())
-	if err != nil {
-		return err
-	}
 	var waiting []int32
 	for _, l := range locks {
 		if !l.Granted {
@@ -255,9 +227,7 @@ func locked(e *exam) error {
 		}
 	}
 	blockers, err := record.Blockers(e.ctx, e.tx, waiting)
-	if err != nil {
-		return err
-	}
+	e.failed(err)
 	for _, l := range locks {
 		r := e.relation(l.Relation)
 		waits := "all writers of it wait"
@@ -275,12 +245,11 @@ func locked(e *exam) error {
 		}
 		e.problem(what, remedy)
 	}
-	return nil
 }
 
 // heldKeys looks for old transactions that hold idempotency keys. The age of a session of another
 // role may be invisible. Those are counted and reported together.
-func heldKeys(e *exam) error {
+func heldKeys(e *exam) {
 	holders, err := record.Holders(e.ctx, e.tx, e.opts.Limits.OldTransaction, maxCounted)
 	unseen := 0
 	for _, h := range holders {
@@ -298,5 +267,5 @@ func heldKeys(e *exam) error {
 	if unseen > 0 {
 		e.hidden(fmt.Sprintf("the age of %d transactions that hold keys was not checked", unseen))
 	}
-	return err
+	e.failed(err)
 }

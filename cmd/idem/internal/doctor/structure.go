@@ -11,10 +11,10 @@ import (
 
 // table looks for missing tables and sequences, and for relations of another kind under the name of
 // a table. Other checks examine the tables that exist.
-func table(e *exam) error {
+func table(e *exam) {
 	if !e.hasTable {
 		e.problem("there is no table idem.records in this database", "run idem migrate up, or check the address")
-		return nil
+		return
 	}
 	const remedy = "run idem migrate up if the check migrations finds missing ones; otherwise stop all users of it, and restore it from a backup " +
 		"or create it with the statements of package migrations"
@@ -26,18 +26,14 @@ func table(e *exam) error {
 			e.problem("idem."+t.name+" is not a table (relkind "+r.Kind+")", "find out who created it; idem migrate down and up create the table")
 		}
 	}
-	there, err := e.texts(`SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	there := e.texts(`SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = 'idem' AND c.relkind = 'S'`)
-	if err != nil {
-		return err
-	}
 	for _, name := range slices.Sorted(maps.Keys(sequences)) {
 		of := sequences[name]
 		if !slices.Contains(there, name) && (of == "" || e.root(of) != nil) {
 			e.problem("there is no sequence idem."+name+": its users fail", remedy)
 		}
 	}
-	return nil
 }
 
 // attribute is a column of a relation.
@@ -49,7 +45,7 @@ type attribute struct {
 }
 
 // attributes returns the columns of all relations of idem.
-func (e *exam) attributes() ([]attribute, error) {
+func (e *exam) attributes() []attribute {
 	return structs[attribute](e, `SELECT a.attrelid, a.attname::text, format_type(a.atttypid, a.atttypmod), coalesce(quote_ident(l.collname), '')
 		FROM pg_attribute a LEFT JOIN pg_collation l ON l.oid = a.attcollation
 		WHERE a.attrelid = ANY ($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum`, e.oids())
@@ -57,11 +53,8 @@ func (e *exam) attributes() ([]attribute, error) {
 
 // columns looks for missing columns and for columns of another type. Further columns do no harm:
 // the library names the columns that it uses.
-func columns(e *exam) error {
-	found, err := e.attributes()
-	if err != nil {
-		return err
-	}
+func columns(e *exam) {
+	found := e.attributes()
 	for _, r := range e.relations {
 		if !r.Root {
 			continue
@@ -78,17 +71,13 @@ func columns(e *exam) error {
 			}
 		}
 	}
-	return nil
 }
 
 // collation looks for text columns of a primary key with a collation other than C. The order of
 // other collations changes with the libraries of the operating system, and an index in the old
 // order no longer finds its keys.
-func collation(e *exam) error {
-	found, err := e.attributes()
-	if err != nil {
-		return err
-	}
+func collation(e *exam) {
+	found := e.attributes()
 	for _, r := range e.relations {
 		var wrong, alter []string
 		for _, a := range found {
@@ -103,11 +92,10 @@ func collation(e *exam) error {
 				"ALTER TABLE "+r.Name+" "+strings.Join(alter, ", "))
 		}
 	}
-	return nil
 }
 
 // unlogged looks for UNLOGGED tables, which a crash or a failover empties.
-func unlogged(e *exam) error {
+func unlogged(e *exam) {
 	for _, r := range e.leaves() {
 		if !r.Logged {
 			consequence := r.expectation().consequence
@@ -118,15 +106,14 @@ func unlogged(e *exam) error {
 				"ALTER TABLE "+r.Name+" SET LOGGED")
 		}
 	}
-	return nil
 }
 
 // triggers looks for enabled triggers on the tables of idem. The triggers of idem partition get a
 // finding of their own.
-func triggers(e *exam) error {
+func triggers(e *exam) {
 	var oid uint32
 	var name string
-	return e.each(`SELECT tgrelid, quote_ident(tgname) FROM pg_trigger
+	e.each(`SELECT tgrelid, quote_ident(tgname) FROM pg_trigger
 		WHERE tgrelid = ANY ($1) AND NOT tgisinternal AND tgparentid = 0 AND tgenabled <> 'D' ORDER BY 2`, []any{e.oids()}, []any{&oid, &name}, func() {
 		on := e.relation(oid).Name
 		if e.isPartitioning(name, on) {
@@ -149,11 +136,11 @@ func (e *exam) isPartitioning(name, on string) bool {
 }
 
 // rules looks for rewrite rules on the tables of idem.
-func rules(e *exam) error {
+func rules(e *exam) {
 	var oid uint32
 	var name string
 	const found = `SELECT ev_class, quote_ident(rulename) FROM pg_rewrite WHERE ev_class = ANY ($1) ORDER BY 2`
-	return e.each(found, []any{e.oids()}, []any{&oid, &name}, func() {
+	e.each(found, []any{e.oids()}, []any{&oid, &name}, func() {
 		on := e.relation(oid).Name
 		if e.isPartitioning(name, on) {
 			return
@@ -165,11 +152,10 @@ func rules(e *exam) error {
 // replicaIdentity looks for published tables without a replica identity, on which UPDATE and DELETE
 // fail. It also notes if idem.records is published. Publications of inserts only are fine: Debezium
 // reads the outbox that way.
-func replicaIdentity(e *exam) error {
-	rows, _ := e.tx.Query(e.ctx, `SELECT DISTINCT c.oid FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
+func replicaIdentity(e *exam) {
+	published := collect(e, pgx.RowTo[uint32], `SELECT DISTINCT c.oid FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
 		JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
-		WHERE c.oid = ANY ($1) AND (p.pubupdate OR p.pubdelete) ORDER BY 1`, e.oids()) // CollectRows returns the error
-	published, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
+		WHERE c.oid = ANY ($1) AND (p.pubupdate OR p.pubdelete) ORDER BY 1`, e.oids())
 	noted := false
 	for _, oid := range published {
 		r := e.relation(oid)
@@ -184,5 +170,4 @@ func replicaIdentity(e *exam) error {
 				"publish the tables of the effects in the same publication, or remove idem.records from it")
 		}
 	}
-	return err
 }

@@ -25,11 +25,9 @@ func asDuration(seconds float64) time.Duration { return time.Duration(seconds * 
 
 // autovacuum looks for autovacuum being off, on the server or for a table. Every expired record
 // becomes a dead row, so a table without vacuum grows with every call.
-func autovacuum(e *exam) error {
+func autovacuum(e *exam) {
 	var on, counts bool
-	if err := e.one(`SELECT current_setting('autovacuum')::bool, current_setting('track_counts')::bool`, nil, &on, &counts); err != nil {
-		return err
-	}
+	e.one(`SELECT current_setting('autovacuum')::bool, current_setting('track_counts')::bool`, nil, &on, &counts)
 	if !on || !counts {
 		e.problem("autovacuum does not run on this server (autovacuum or track_counts is off): the table only grows",
 			"set autovacuum = on and track_counts = on, and reload")
@@ -40,7 +38,6 @@ func autovacuum(e *exam) error {
 				"ALTER TABLE "+r.Name+" RESET (autovacuum_enabled), and RESET (toast.autovacuum_enabled)")
 		}
 	}
-	return nil
 }
 
 // tableStatistics holds the statistics of a relation.
@@ -61,7 +58,7 @@ type tableStatistics struct {
 // The row count is the larger of the estimates of ANALYZE and of the cumulative statistics. The
 // width of a row is the sum of the average column widths. It is 0 for a table that is known to be
 // empty, and NULL if the table was never analyzed.
-func (e *exam) statistics(relations []relation) ([]tableStatistics, error) {
+func (e *exam) statistics(relations []relation) []tableStatistics {
 	return structs[tableStatistics](e, `
 		SELECT c.oid, greatest(c.reltuples, s.n_live_tup, 0)::int8, coalesce(s.n_dead_tup, 0),
 			coalesce(greatest(s.last_vacuum, s.last_autovacuum)::timestamp(0)::text || ' UTC', 'never'),
@@ -78,8 +75,8 @@ func (e *exam) statistics(relations []relation) ([]tableStatistics, error) {
 }
 
 // deadRows looks for relations on which vacuum does not keep up.
-func deadRows(e *exam) error {
-	found, err := e.statistics(e.leaves())
+func deadRows(e *exam) {
+	found := e.statistics(e.leaves())
 	for _, v := range found {
 		if v.Dead >= e.opts.Limits.DeadRows && float64(v.Dead) > e.opts.Limits.DeadShare*float64(v.Rows) {
 			name := e.relation(v.OID).Name
@@ -88,7 +85,6 @@ func deadRows(e *exam) error {
 				"see the checks xmin-*; if nothing blocks it: VACUUM "+name+", and lower autovacuum_vacuum_scale_factor for the table")
 		}
 	}
-	return err
 }
 
 // bloatRatio is the ratio of actual size to needed size from which a relation counts as bloated.
@@ -99,8 +95,8 @@ const minIndexSize = 3 * 8192
 
 // bloat compares the size of each heap with the size that its rows need. The estimate is coarse, so
 // only a ratio that no rounding explains is reported.
-func bloat(e *exam) error {
-	found, err := e.statistics(e.leaves())
+func bloat(e *exam) {
+	found := e.statistics(e.leaves())
 	for _, v := range found {
 		if v.Bytes < e.opts.Limits.BloatedSize {
 			continue
@@ -118,12 +114,11 @@ func bloat(e *exam) error {
 				"if this lasts for days: pg_repack, or VACUUM FULL "+r.Name+" while no calls are made; purge more often")
 		}
 	}
-	return err
 }
 
 // indexBloat compares the size of each primary key index with the size that its entries need.
-func indexBloat(e *exam) error {
-	found, err := e.statistics(e.leaves())
+func indexBloat(e *exam) {
+	found := e.statistics(e.leaves())
 	for _, v := range found {
 		if v.IndexBytes < max(e.opts.Limits.BloatedSize, minIndexSize) {
 			continue
@@ -140,7 +135,6 @@ func indexBloat(e *exam) error {
 				"REINDEX INDEX CONCURRENTLY "+v.Index)
 		}
 	}
-	return err
 }
 
 // withoutStatistics adds a finding of level Unknown: without statistics of r the needed size is
@@ -163,28 +157,23 @@ type sweepState struct {
 
 // purgeLag looks for tables that purge does not keep up with. Each table has a sweep of its own, so
 // a sweep may fail for a single table.
-func purgeLag(e *exam) error {
-	found, err := structs[sweepState](e, `
+func purgeLag(e *exam) {
+	found := structs[sweepState](e, `
 		SELECT w.name, extract(epoch FROM clock_timestamp() - s.last_finished_at)::float8,
 			extract(epoch FROM clock_timestamp() - coalesce(s.progressed_at, s.started_at))::float8, coalesce(s.waiting_for, '')
 		FROM unnest($1::text[]) WITH ORDINALITY AS w (name, n) LEFT JOIN idem.sweeps s ON s.name = w.name ORDER BY w.n`,
 		tableNames(func(t *expected) bool { return t.purged != "" }))
 	for _, s := range found {
-		if err == nil {
-			err = e.purgeLagOf(s)
-		}
+		e.purgeLagOf(s)
 	}
-	return err
 }
 
 // purgeLagOf adds the finding for one table. An empty table other than records needs no sweep.
-func (e *exam) purgeLagOf(s sweepState) error {
+func (e *exam) purgeLagOf(s sweepState) {
 	const remedy = "run idem purge from a scheduler, or purge.Run in the program; if one runs, its log or result says why it does not finish"
 	limit := e.opts.Limits.PurgeLag
-	bytes, err := e.bytes(e.leaves(s.Name)...)
+	bytes := e.bytes(e.leaves(s.Name)...)
 	switch {
-	case err != nil:
-		return err
 	case bytes == 0 && s.Name != "records", s.Finished != nil && asDuration(*s.Finished) <= limit:
 	case s.Waiting != "" && s.Progressed != nil:
 		e.warn(fmt.Sprintf("the sweep of idem.%s waits for: %s, without progress for %s", s.Name, s.Waiting, page.Age(asDuration(*s.Progressed))),
@@ -196,39 +185,32 @@ func (e *exam) purgeLagOf(s sweepState) error {
 		e.warn(fmt.Sprintf("no sweep of idem.%s has finished yet, and the current one has made no progress for %s",
 			s.Name, page.Age(asDuration(*s.Progressed))), remedy)
 	default:
-		return e.neverPurged(s.Name, remedy)
+		e.neverPurged(s.Name, remedy)
 	}
-	return nil
 }
 
 // neverPurged adds a finding if a table that was never swept has rows that purge could have deleted
 // long ago. The age comes from the statistics of the column expected.purged: the lowest histogram
 // bound or the lowest common value. A large relation without statistics gets a finding of level
 // Unknown.
-func (e *exam) neverPurged(table, remedy string) error {
+func (e *exam) neverPurged(table, remedy string) {
 	var unknown []relation
 	worst := time.Duration(0)
 	for _, r := range e.leaves(table) {
 		var known bool
 		var oldest *float64
-		err := e.one(`SELECT t.attname IS NOT NULL, extract(epoch FROM clock_timestamp())::float8 - extract(epoch FROM least((t.histogram_bounds::text::text[])[1]::timestamptz,
+		e.one(`SELECT t.attname IS NOT NULL, extract(epoch FROM clock_timestamp())::float8 - extract(epoch FROM least((t.histogram_bounds::text::text[])[1]::timestamptz,
 				(SELECT min(v::timestamptz) FROM unnest(t.most_common_vals::text::text[]) v)))::float8
 			FROM (SELECT 1) AS one LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 				JOIN pg_stats t ON t.schemaname = n.nspname AND t.tablename = c.relname AND NOT t.inherited) ON c.oid = $1 AND t.attname = $2`,
 			[]any{r.OID, r.expectation().purged}, &known, &oldest)
-		if err != nil {
-			return err
-		}
 		if oldest != nil {
 			worst = max(worst, asDuration(*oldest))
 		}
 		if known {
 			continue
 		}
-		bytes, err := e.bytes(r)
-		if err != nil {
-			return err
-		}
+		bytes := e.bytes(r)
 		if bytes >= e.opts.Limits.BloatedSize {
 			unknown = append(unknown, r)
 		}
@@ -242,12 +224,11 @@ func (e *exam) neverPurged(table, remedy string) error {
 	}
 	if worst > limit {
 		e.warn(fmt.Sprintf("idem.%s was never purged, and has rows that %s %s ago: the table only grows", table, verbs[table], page.Age(worst)), remedy)
-		return nil
+		return
 	}
 	for i := range unknown {
 		e.withoutStatistics(&unknown[i])
 	}
-	return nil
 }
 
 // verbs has the verb for what happened to a row of the table before purge may delete it.
