@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -107,4 +108,132 @@ func (r *relation) expectation() *expected {
 		}
 	}
 	return &expected{name: r.Table}
+}
+
+// expected describes a table as the migrations create it. The definitions are written down here a
+// second time: a migration says how to change a table, and not what the table is in the end.
+type expected struct {
+	name    string
+	key     string   // the columns of the primary key
+	columns string   // each column with its type
+	indexes []string // the name and definition of each index besides the primary key
+	// The column with the time from which purge may delete a row. It is empty if purge does not
+	// sweep the table.
+	purged string
+	// The consequence if the primary key is missing, or if a crash has emptied the table.
+	consequence string
+}
+
+// tables are all tables of schema idem. A test, TestDoctor_KnowsEveryTable, compares
+// them with the migrations.
+var tables = []expected{
+	{
+		name: "records", key: "scope, key", purged: "expires_at",
+		columns: "scope text, key text, hash bytea, execution_id uuid, created_at timestamp with time zone, expires_at timestamp with time zone, " +
+			"state text, status integer, completed_at timestamp with time zone, header jsonb, body bytea, sealed_by text",
+		consequence: "a retry executes again",
+	},
+	{
+		name: "sweeps", key: "name",
+		columns: "name text, part text, block bigint, sweeper uuid, seen_at timestamp with time zone, waiting_for text, started_at timestamp with time zone, " +
+			"progressed_at timestamp with time zone, total_pages bigint, pages bigint, deleted bigint, kept bigint, skipped bigint, " +
+			"last_started_at timestamp with time zone, last_finished_at timestamp with time zone, last_pages bigint, last_deleted bigint, " +
+			"last_kept bigint, last_skipped bigint, deleted_total bigint",
+		consequence: "a purge begins again, or fails",
+	},
+	{
+		name: "operations", key: "id", purged: "ended_at",
+		columns: "id uuid, scope text, key text, hash bytea, name text, ttl bigint, created_at timestamp with time zone, input bytea, parent uuid, epoch integer, " +
+			"owner integer, state text, undoing boolean, canceled boolean, kind text, step text, policy text, undos integer, seq integer, since timestamp with time zone, " +
+			"wake_at timestamp with time zone, tries integer, attempts integer, deaths integer, taken_at timestamp with time zone, " +
+			"ended_at timestamp with time zone, without_calling boolean, without_code boolean, " +
+			"reason text, reason_step text, reason_text text, error_step text, error_attempt integer, error_text bytea, " +
+			"error_at timestamp with time zone, error_next_at timestamp with time zone",
+		indexes:     []string{"operations_due btree (wake_at) WHERE (state = 'running'::text)", "operations_parked btree (since) WHERE (state = 'parked'::text)"},
+		consequence: "an operation stops half done, or runs twice",
+	},
+	{
+		name: "steps", key: "operation_id, seq",
+		columns: "operation_id uuid, seq integer, kind text, name text, due_at timestamp with time zone, recorded_at timestamp with time zone, outcome text, value bytea, " +
+			"undos integer, policy text",
+		consequence: "an operation repeats steps that have happened",
+	},
+	{
+		name: "signals", key: "operation_id, name",
+		columns:     "operation_id uuid, name text, sent_at timestamp with time zone, value bytea, taken boolean",
+		indexes:     []string{"signals_waiting btree (operation_id) WHERE (NOT taken)"},
+		consequence: "an operation waits for a signal that was sent",
+	},
+	{
+		name: "leases", key: "instance", columns: "instance integer, expires_at timestamp with time zone",
+		consequence: "processes behind a pooler claim each other's work",
+	},
+	{
+		name: "outbox", key: "held, seq",
+		columns: "seq bigint, created_at timestamp with time zone, id uuid, held boolean, attempts integer, next_at timestamp with time zone, " +
+			"aggregatetype text, aggregateid text, type text, payload bytea, headers jsonb, tracingspancontext text, class text, reason text",
+		indexes:     []string{"outbox_held btree (aggregatetype, aggregateid, seq) WHERE held"},
+		consequence: "messages are lost, or leave out of order",
+	},
+	{
+		name: "delayed", key: "not_before, seq",
+		columns: "seq bigint, not_before timestamp with time zone, created_at timestamp with time zone, id uuid, aggregatetype text, aggregateid text, type text, " +
+			"payload bytea, headers jsonb, tracingspancontext text",
+		consequence: "delayed messages are lost, or leave out of order",
+	},
+	{
+		name: "published", key: "id", purged: "expires_at",
+		columns: "id uuid, seq bigint, created_at timestamp with time zone, published_at timestamp with time zone, expires_at timestamp with time zone, " +
+			"aggregatetype text, aggregateid text, type text, payload bytea, headers jsonb",
+		consequence: "the record of published messages is lost",
+	},
+	{
+		name: "relays", key: "relay, lane", columns: "relay text, lane integer, instance integer, since timestamp with time zone, generation bigint",
+		consequence: "two relays publish one lane, and its order is lost",
+	},
+	{
+		name: "relay_topics", key: "relay", columns: "relay text, topics text[], generation bigint, since timestamp with time zone",
+		consequence: "relays publish each other's messages, or none do",
+	},
+	{
+		name: "inbox", key: "consumer, source, id", purged: "expires_at",
+		columns: "consumer text, source text, id text, hash bytea, state text, since timestamp with time zone, expires_at timestamp with time zone, " +
+			"attempts integer, begun boolean, hindered integer, retry_at timestamp with time zone, key text",
+		indexes:     []string{"inbox_failing btree (consumer, source, key) WHERE (state = 'failing'::text)"},
+		consequence: "a message that is delivered again is handled again",
+	},
+	{
+		name: "dead_letters", key: "side, consumer, source, id",
+		columns: "side text, consumer text, source text, id text, key text, type text, payload bytea, headers jsonb, sealed_by text, class text, " +
+			"reason text, attempts integer, created_at timestamp with time zone, died_at timestamp with time zone, redrive_at timestamp with time zone",
+		consequence: "messages that wait for a person are lost",
+	},
+	{
+		name: "audit", key: "at, id", purged: "at",
+		columns: "at timestamp with time zone, id uuid, act text, outcome text, role text, person text, reason text, operation_id uuid, step text, " +
+			"scope text, key text, side text, consumer text, source text, message_id text",
+		consequence: "the record of what people did is lost",
+	},
+}
+
+// sequences maps each sequence of schema idem to the table with its column. The sequence instances
+// belongs to no table.
+var sequences = map[string]string{"instances": "", "outbox_seq_seq": "outbox", "delayed_seq_seq": "delayed"}
+
+// tableNames returns the names of the tables for which of returns true.
+func tableNames(of func(*expected) bool) (found []string) {
+	for i := range tables {
+		if of(&tables[i]) {
+			found = append(found, tables[i].name)
+		}
+	}
+	return found
+}
+
+func (t *expected) keyColumns() []string { return strings.Split(t.key, ", ") }
+
+// index splits an element of expected.indexes into the name and the definition of the index.
+func index(of string) (name, definition string) {
+	name, definition, _ = strings.Cut(of, " ")
+	return name, definition
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,4 +96,271 @@ func (e *exam) mayRead(table string) (readable bool) {
 			fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %[2]s; GRANT SELECT ON %[3]s TO %[2]s", schema, e.self, table))
 	}
 	return readable
+}
+
+// table looks for missing tables and sequences, and for relations of another kind under the name of
+// a table. Other checks examine the tables that exist.
+func table(e *exam) {
+	if !e.hasTable {
+		e.problem("there is no table idem.records in this database", "run idem migrate up, or check the address")
+		return
+	}
+	const remedy = "run idem migrate up if the check migrations finds missing ones; otherwise stop all users of it, and restore it from a backup " +
+		"or create it with the statements of package migrations"
+	for _, t := range tables {
+		switch r := e.root(t.name); {
+		case r == nil:
+			e.problem(fmt.Sprintf("there is no table idem.%s: its users fail, or %s", t.name, t.consequence), remedy)
+		case r.Kind != "r" && r.Kind != "p":
+			e.problem("idem."+t.name+" is not a table (relkind "+r.Kind+")", "find out who created it; idem migrate down and up create the table")
+		}
+	}
+	there := e.texts(`SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = 'idem' AND c.relkind = 'S'`)
+	for _, name := range slices.Sorted(maps.Keys(sequences)) {
+		of := sequences[name]
+		if !slices.Contains(there, name) && (of == "" || e.root(of) != nil) {
+			e.problem("there is no sequence idem."+name+": its users fail", remedy)
+		}
+	}
+}
+
+// attribute is a column of a relation.
+type attribute struct {
+	OID       uint32
+	Name      string
+	Type      string
+	Collation string // empty if the type has no collation
+}
+
+// attributes returns the columns of all relations of idem.
+func (e *exam) attributes() []attribute {
+	return structs[attribute](e, `SELECT a.attrelid, a.attname::text, format_type(a.atttypid, a.atttypmod), coalesce(quote_ident(l.collname), '')
+		FROM pg_attribute a LEFT JOIN pg_collation l ON l.oid = a.attcollation
+		WHERE a.attrelid = ANY ($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum`, e.oids())
+}
+
+// columns looks for missing columns and for columns of another type. Further columns do no harm:
+// the library names the columns that it uses.
+func columns(e *exam) {
+	found := e.attributes()
+	for _, r := range e.relations {
+		if !r.Root {
+			continue
+		}
+		for _, want := range strings.Split(r.expectation().columns, ", ") {
+			name, kind, _ := strings.Cut(want, " ")
+			is := "is missing"
+			if at := slices.IndexFunc(found, func(a attribute) bool { return a.OID == r.OID && a.Name == name }); at >= 0 {
+				is = "is of the type " + found[at].Type
+			}
+			if is != "is of the type "+kind {
+				e.problem(fmt.Sprintf("the column %s of %s %s, and must be %s", name, r.Name, is, kind),
+					"run idem migrate up; if it was altered by hand, alter it back")
+			}
+		}
+	}
+}
+
+// collation looks for text columns of a primary key with a collation other than C. The order of
+// other collations changes with the libraries of the operating system, and an index in the old
+// order no longer finds its keys.
+func collation(e *exam) {
+	found := e.attributes()
+	for _, r := range e.relations {
+		var wrong, alter []string
+		for _, a := range found {
+			if a.OID == r.OID && a.Type == "text" && a.Collation != `"C"` && r.Root && slices.Contains(r.expectation().keyColumns(), a.Name) {
+				wrong = append(wrong, a.Name+" has "+a.Collation)
+				alter = append(alter, fmt.Sprintf(`ALTER %s TYPE text COLLATE "C"`, a.Name))
+			}
+		}
+		if len(wrong) > 0 {
+			e.problem("the collation of the primary key of "+r.Name+" is not C: "+strings.Join(wrong, ", ")+
+				": an upgrade of the operating system may corrupt the index, and different keys may compare as equal",
+				"ALTER TABLE "+r.Name+" "+strings.Join(alter, ", "))
+		}
+	}
+}
+
+// unlogged looks for UNLOGGED tables, which a crash or a failover empties.
+func unlogged(e *exam) {
+	for _, r := range e.leaves() {
+		if !r.Logged {
+			consequence := r.expectation().consequence
+			if r.Table == "records" {
+				consequence = "every retry executes again"
+			}
+			e.problem(fmt.Sprintf("%s is not logged: a crash or a failover empties it, and %s", r.Name, consequence),
+				"ALTER TABLE "+r.Name+" SET LOGGED")
+		}
+	}
+}
+
+// triggers looks for enabled triggers on the tables of idem. The triggers of idem partition get a
+// finding of their own.
+func triggers(e *exam) {
+	var oid uint32
+	var name string
+	e.each(`SELECT tgrelid, quote_ident(tgname) FROM pg_trigger
+		WHERE tgrelid = ANY ($1) AND NOT tgisinternal AND tgparentid = 0 AND tgenabled <> 'D' ORDER BY 2`, []any{e.oids()}, []any{&oid, &name}, func() {
+		on := e.relation(oid).Name
+		if e.isPartitioning(name, on) {
+			return
+		}
+		e.warn("the trigger "+name+" is on "+on+": it runs in every call, and may change or suppress a row",
+			"DROP TRIGGER "+name+" ON "+on+", unless something needs it")
+	})
+}
+
+// isPartitioning reports whether idem partition created the trigger or rule on a table. For the
+// main one it adds a finding.
+func (e *exam) isPartitioning(name, on string) bool {
+	if name == "idem_parted" {
+		_, table, _ := strings.Cut(on, ".")
+		e.warn("idem partition is copying "+on+", or was interrupted: each write happens twice",
+			"idem partition "+table+" continues, and idem partition --abort "+table+" undoes it")
+	}
+	return strings.HasPrefix(name, "idem_parted")
+}
+
+// rules looks for rewrite rules on the tables of idem.
+func rules(e *exam) {
+	var oid uint32
+	var name string
+	const found = `SELECT ev_class, quote_ident(rulename) FROM pg_rewrite WHERE ev_class = ANY ($1) ORDER BY 2`
+	e.each(found, []any{e.oids()}, []any{&oid, &name}, func() {
+		on := e.relation(oid).Name
+		if e.isPartitioning(name, on) {
+			return
+		}
+		e.problem("the rule "+name+" is on "+on+": it rewrites the statements of calls", "DROP RULE "+name+" ON "+on)
+	})
+}
+
+// replicaIdentity looks for published tables without a replica identity, on which UPDATE and DELETE
+// fail. It also notes if idem.records is published. Publications of inserts only are fine: Debezium
+// reads the outbox that way.
+func replicaIdentity(e *exam) {
+	published := collect(e, pgx.RowTo[uint32], `SELECT DISTINCT c.oid FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
+		JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+		WHERE c.oid = ANY ($1) AND (p.pubupdate OR p.pubdelete) ORDER BY 1`, e.oids())
+	noted := false
+	for _, oid := range published {
+		r := e.relation(oid)
+		if r.Identity == "n" {
+			e.problem(r.Name+" is published and has no replica identity: UPDATE and DELETE fail with SQLSTATE 55000",
+				"ALTER TABLE "+r.Name+" REPLICA IDENTITY DEFAULT")
+		}
+		if r.Table == "records" && !noted {
+			noted = true
+			e.note("idem.records is published by logical replication: a subscriber gets keys and stored responses, "+
+				"and without their effects unless the same publication has those tables",
+				"publish the tables of the effects in the same publication, or remove idem.records from it")
+		}
+	}
+}
+
+// foundIndex is a row of the catalog pg_index.
+type foundIndex struct {
+	On         uint32
+	Name       string // schema.index
+	Short      string
+	Definition string // the text of pg_get_indexdef after USING
+	Constraint string // the definition of the constraint, for a primary key
+	Primary    bool
+	Valid      bool // valid, ready, and not deferrable
+	Inherited  bool // it belongs to an index of a partitioned table
+}
+
+// indexes returns all indexes of the tables of idem and of their partitions.
+func (e *exam) indexes() []foundIndex {
+	return structs[foundIndex](e, `
+		SELECT i.indrelid, format('%I.%I', n.nspname, c.relname), c.relname::text, substring(pg_get_indexdef(i.indexrelid) FROM ' USING (.*)$'),
+			coalesce(pg_get_constraintdef(k.oid), ''), i.indisprimary, i.indisvalid AND i.indisready AND (i.indimmediate OR NOT i.indisprimary), c.relispartition
+		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+		LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype = 'p'
+		WHERE i.indrelid = ANY ($1) ORDER BY array_position($1, i.indrelid), 2`, e.oids())
+}
+
+// primaryKey looks for a primary key that is missing, invalid or on other columns. The guarantee of
+// idem rests on the primary key of idem.records: without it, two transactions can claim one key.
+func primaryKey(e *exam) {
+	found := e.indexes()
+	for _, r := range e.relations {
+		e.primaryKeyOf(&r, found)
+	}
+}
+
+// primaryKeyOf adds the finding about the primary key of one relation. A view has none, and the
+// check table reports it.
+func (e *exam) primaryKeyOf(r *relation, found []foundIndex) {
+	t := r.expectation()
+	want := "PRIMARY KEY (" + t.key + ")"
+	consequence := t.consequence
+	if r.Table == "records" {
+		consequence = "a key may execute twice"
+	}
+	const remedy = "stop all users of the table, remove duplicate rows, then "
+	at := slices.IndexFunc(found, func(i foundIndex) bool { return i.On == r.OID && i.Primary })
+	switch {
+	case r.Kind != "r" && r.Kind != "p":
+	case at < 0 && !r.Root: // the finding for the partitioned table covers its partitions
+	case at < 0:
+		e.problem(r.Name+" has no primary key: "+consequence, remedy+"ALTER TABLE "+r.Name+" ADD "+want)
+	case found[at].Constraint != want && r.Root:
+		e.problem("the primary key of "+r.Name+" is "+found[at].Constraint+", and must be ("+t.key+")", remedy+"make "+want)
+	case !found[at].Valid:
+		e.problem("the index of the primary key of "+r.Name+" is invalid or deferred", "REINDEX TABLE CONCURRENTLY "+r.Name)
+	}
+}
+
+// indexes looks for missing indexes, invalid indexes and indexes that the migrations did not
+// create.
+func indexes(e *exam) {
+	found := e.indexes()
+	for _, r := range e.relations {
+		ours := r.expectation().indexes
+		if r.Root {
+			e.missingIndexes(&r, found)
+		}
+		for _, i := range found {
+			if i.On != r.OID || i.Primary {
+				continue
+			}
+			named := slices.ContainsFunc(ours, func(of string) bool { name, _ := index(of); return name == i.Short })
+			e.furtherIndex(&r, i, named || i.Inherited)
+		}
+	}
+}
+
+// missingIndexes looks for indexes of the migrations that r lacks. An index with the same
+// definition under another name counts as present.
+func (e *exam) missingIndexes(r *relation, found []foundIndex) {
+	for _, of := range r.expectation().indexes {
+		name, definition := index(of)
+		if !slices.ContainsFunc(found, func(i foundIndex) bool { return i.On == r.OID && i.Definition == definition }) {
+			method, rest, _ := strings.Cut(definition, " ")
+			e.problem(fmt.Sprintf("the index %s of %s is missing, or has another definition: queries that need it scan the whole table", name, r.Name),
+				fmt.Sprintf("DROP INDEX CONCURRENTLY IF EXISTS idem.%[1]s; CREATE INDEX CONCURRENTLY %[1]s ON %[2]s USING %[3]s %[4]s", name, r.Name, method, rest))
+		}
+	}
+}
+
+// furtherIndex examines an index other than the primary key. The parameter ours says whether the
+// migrations created the index.
+func (e *exam) furtherIndex(r *relation, i foundIndex, ours bool) {
+	switch {
+	case !i.Valid && ours:
+		e.problem("the index "+i.Name+" is invalid: it is written and never read, and queries that need it scan the whole table",
+			"REINDEX INDEX CONCURRENTLY "+i.Name)
+	case !i.Valid:
+		e.warn("the index "+i.Name+" is invalid: it is written and never read", "DROP INDEX CONCURRENTLY "+i.Name)
+	case ours:
+	case r.Table == "records":
+		e.warn("the index "+i.Name+" does not belong to idem: every first execution writes it, and completing a record may too",
+			"DROP INDEX CONCURRENTLY "+i.Name+", unless something needs it")
+	default:
+		e.note("the index "+i.Name+" does not belong to idem: every change of "+r.Name+" writes it", "DROP INDEX CONCURRENTLY "+i.Name+", unless something needs it")
+	}
 }
