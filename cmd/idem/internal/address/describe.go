@@ -24,8 +24,8 @@ func Describe(c *pgconn.Config) string {
 }
 
 // Refused turns the error of a failed connection into one line with the cause and a remedy. If
-// several hosts were tried, it lists the cause for each: with one standby down, a person must not look
-// for the fault at the primary. Other errors are returned as they are.
+// several hosts were tried, it lists the cause for each: with one standby down, a person must not
+// look for the fault at the primary. Other errors are returned as they are.
 func Refused(err error) error {
 	var connect *pgconn.ConnectError
 	if !errors.As(err, &connect) {
@@ -113,6 +113,7 @@ func adviceOf(code string) string {
 	return "check the address: -d, DATABASE_URL, PGHOST"
 }
 
+// isTimeout reports whether err is the timeout of a network operation.
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()

@@ -31,6 +31,7 @@ after a year.
 Example: idem audit --since 7d --act cancel`
 }
 
+// auditTable shows who made a change, as which role, on what, and why.
 var auditTable = table[record.AuditEntry]{
 	"no changes by people",
 	page.Columns("WHEN", "ACT", "OUTCOME", "BY", "ABOUT", "REASON"),

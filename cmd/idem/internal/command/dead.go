@@ -85,6 +85,7 @@ func deadLetterName(l db.LetterName) string {
 	return fmt.Sprintf("%s of source %s at consumer %s", page.Safe(l.ID), page.Safe(l.Source), page.Safe(l.Consumer))
 }
 
+// deadLetterTable shows no error text: see redact.
 var deadLetterTable = table[record.DeadLetter]{
 	"no dead letters",
 	page.Columns("SIDE", "CONSUMER", "SOURCE", "ID", "KEY", ">DEAD FOR", ">ATTEMPTS", "CLASS", "NOTE"),
@@ -195,6 +196,8 @@ func (k sealKeys) sealerOf(s *session, l *record.DeadLetter) (*seal.Sealer, erro
 	return k.sealerFor(s, "the dead letter "+deadLetterName(l.LetterName), l.SealedBy)
 }
 
+// text prints the facts, and with --reveal headers and payload. A payload that is no text would
+// disturb the terminal, and is in the JSON document.
 func (c *deadShowCommand) text(p *page.Page, l *shownDeadLetter) {
 	pairs := []page.Pair{{Name: "id", Value: page.Safe(l.ID)}, {Name: "side", Value: l.Side}}
 	if l.Side == deadletter.Outbox {
@@ -290,6 +293,8 @@ func (c *deadLetterSelection) change(
 	})
 }
 
+// errDeadLetterChanged means that a dead letter was redriven, dropped or dead-lettered again
+// meanwhile.
 var errDeadLetterChanged = skippedError{noRecordError{"nothing was done: each dead letter has changed since it was read"}}
 
 type deadRedriveCommand struct {
@@ -329,8 +334,8 @@ func (c *deadRedriveCommand) Run(s *session) error {
 }
 
 // redrive redrives a dead letter on its side. A message of the inbox only becomes due again: the
-// consumer opens it. A message of the outbox is inserted again. The outbox stores messages in clear,
-// so a sealed dead letter has to be opened here.
+// consumer opens it. A message of the outbox is inserted again. The outbox stores messages in
+// clear, so a sealed dead letter has to be opened here.
 func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.DeadLetter) error {
 	if l.Side == deadletter.Inbox {
 		return inbox.Redrive(ctx, s.pool, inbox.Ref{Consumer: l.Consumer, Source: l.Source, ID: l.ID})
@@ -360,6 +365,8 @@ func (c *deadDropCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
+	// inbox.Drop and outbox.Drop delete whatever has the id. DropDeadLetter deletes only what was
+	// read.
 	return c.change(s, found, "deletes for good", "deleted", func(ctx context.Context, l *record.DeadLetter) error {
 		dropped, err := record.DropDeadLetter(ctx, s.pool, changeTimeout, l)
 		if err == nil && !dropped {

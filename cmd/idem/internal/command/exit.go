@@ -53,6 +53,7 @@ type usageError struct{ text string }
 
 func (e usageError) Error() string { return e.text }
 
+// usage returns a usageError.
 func usage(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 
 // finish prints the error in one line, and returns the exit code.
@@ -109,8 +110,8 @@ func helpOf(parse *kong.ParseError) string {
 	return "idem --help"
 }
 
-// explained adds what to do about an error of the database. It returns other errors unchanged, since
-// those of the library say what to do.
+// explained adds what to do about an error of the database. It returns other errors unchanged,
+// since those of the library say what to do.
 func explained(err error) error {
 	if refused := address.Refused(err); refused != err {
 		return refused
@@ -135,9 +136,9 @@ const standbyTimeout = 2 * time.Second
 // have. doctor is not listed, because it has a check for standbys.
 var needsPrimary = map[string]bool{"stuck": true, "explain": true, "stats": true, "outbox stats": true, "operation list": true, "operation show": true}
 
-// checkStandby adds a note to the result of a command that read from a standby: its data is as old as
-// the last replayed change. If the answer of the command depends on locks or sessions, checkStandby
-// returns errStandby.
+// checkStandby adds a note to the result of a command that read from a standby: its data is as old
+// as the last replayed change. If the answer of the command depends on locks or sessions,
+// checkStandby returns errStandby.
 //
 // It runs after the command, so that a command on a primary is not delayed by another query before
 // its result. It leaves errors of the command alone. If it cannot find out whether the server is a

@@ -43,8 +43,8 @@ const (
 // Run predicts the next call with the key.
 //
 // It reads the state twice. idem.Lookup sees what a call sees, including a key that an uncommitted
-// transaction holds. The transaction then reads the record, the operation and the session that
-// holds the key, which explain the state.
+// transaction holds, and rejects a scope or key as a call does. The transactions then read the
+// record, the operation and the session that holds the key, which explain the state.
 func (c *explainCommand) Run(s *session) error {
 	if err := c.resolve(s); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (c *explainCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	entry, err := idem.Lookup(s.ctx, pool, c.Scope, c.Key) // also checks scope and key
+	entry, err := idem.Lookup(s.ctx, pool, c.Scope, c.Key)
 	if invalid := invalidName(err); invalid != nil {
 		return s.show(invalid, invalid.text)
 	}
@@ -234,8 +234,9 @@ type requestHash struct {
 }
 
 // hashes returns the hashes of the request: the hash itself if --hash was given, the body as
-// HashJSON and HashBytes hash it, and the fingerprint of idemhttp if --method was given. The command
-// cannot know which of them the program uses. If one matches, the request is the recorded one.
+// HashJSON and HashBytes hash it, and the fingerprint of idemhttp if --method was given. The
+// command cannot know which of them the program uses. If one matches, the request is the recorded
+// one.
 func (r *request) hashes() ([]*requestHash, error) {
 	var all []*requestHash
 	if r.Hash != "" {
@@ -277,6 +278,8 @@ func (r *request) hashes() ([]*requestHash, error) {
 	return all, nil
 }
 
+// newRequestHash returns a hash, or the reason why the request has none, such as a body that is no
+// JSON.
 func newRequestHash(way string, sum idem.Hash, err error) *requestHash {
 	if err != nil {
 		return &requestHash{Way: way, Err: err.Error()}
@@ -298,8 +301,8 @@ func (r *request) fingerprint(body []byte) (idem.Hash, error) {
 // maxRequest is the maximum size of a request body that is read.
 const maxRequest = 64 << 20
 
-// read returns the body of the request. A larger body than any that a program would hash is refused,
-// and not read into memory.
+// read returns the body of the request. A larger body than any that a program would hash is
+// refused, and not read into memory.
 func (r *request) read() ([]byte, error) {
 	file := os.Stdin
 	if r.Request != "-" {
@@ -327,10 +330,12 @@ func compare(hashes []*requestHash, recorded string) {
 	}
 }
 
+// anySame reports whether one of the hashes is the recorded one.
 func anySame(hashes []*requestHash) bool {
 	return slices.ContainsFunc(hashes, func(h *requestHash) bool { return h.Same != nil && *h.Same })
 }
 
+// text returns the hash, and how it compares with the recorded one.
 func (h *requestHash) text(p *page.Page) string {
 	switch {
 	case h.Err != "":

@@ -94,6 +94,8 @@ killed.
 Example: idem inbox list --consumer billing`
 }
 
+// failingTable shows when a message is tried again. "in progress" covers a process that was killed
+// in an attempt: the database cannot tell the two apart.
 var failingTable = table[record.Failing]{
 	"no message fails",
 	page.Columns("CONSUMER", "SOURCE", "ID", "KEY", ">SINCE", ">ATTEMPTS", "NEXT TRY"),

@@ -38,6 +38,7 @@ type table[T any] struct {
 	row     func(p *page.Page, r *T) []string
 }
 
+// print writes the rows, or the text for an empty list.
 func (t *table[T]) print(p *page.Page, rows []T) {
 	if len(rows) == 0 {
 		p.Printf("%s\n", t.none)
@@ -146,6 +147,7 @@ may scan the whole table, until --limit or --timeout. Only a list with --full pr
 Example: idem list --scope tenant-1/ --state failed --older 1h`
 }
 
+// recordTable shows records without their responses.
 var recordTable = table[record.Record]{
 	"no records",
 	page.Columns("SCOPE", "KEY", "STATE", ">STATUS", ">AGE", "EXPIRES", ">RESPONSE", "EXECUTION ID"),
@@ -177,8 +179,9 @@ func (c *listCommand) Run(s *session) error {
 		}
 		return found, err
 	})
+	// 57014 is query_canceled. The general advice for it names --scope, which matters most here.
 	var server *pgconn.PgError
-	if errors.As(err, &server) && server.Code == "57014" && c.Scope == "" { // query_canceled
+	if errors.As(err, &server) && server.Code == "57014" && c.Scope == "" {
 		return errors.New("--timeout ended the list: without --scope it may scan all records; add --scope, or raise --timeout")
 	}
 	return err

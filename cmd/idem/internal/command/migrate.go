@@ -62,8 +62,8 @@ func shownMigrations(all []migrate.Migration) []map[string]any {
 	return shown
 }
 
-// config returns the configuration of a pool whose sessions run as the role of --role. That role owns
-// the tables, and a role that only calls must not be able to alter them.
+// config returns the configuration of a pool whose sessions run as the role of --role. That role
+// owns the tables, and a role that only calls must not be able to alter them.
 func (o owner) config(s *session) (*pgxpool.Config, error) {
 	config, err := s.globals.Config(s.Getenv, s.name)
 	if err == nil && o.Role != "" {
@@ -117,17 +117,18 @@ func (c *migrateUpCommand) Run(s *session) error {
 	})
 }
 
-// uninterruptible returns a context that a signal does not cancel. A migration that has begun runs to its
-// end and releases its lock. It also gives the command more time to end after a signal.
+// uninterruptible returns a context that a signal does not cancel. A migration that has begun runs
+// to its end and releases its lock. It also gives the command more time to end after a signal.
 func uninterruptible(s *session) context.Context {
 	s.isUninterruptible.Store(true)
 	return context.WithoutCancel(s.ctx)
 }
 
+// isPending reports whether a migration is not applied.
 func isPending(m migrate.Migration) bool { return m.AppliedAt.IsZero() }
 
-// checkSchemaExists returns an error if all migrations count as applied, but the table idem.records is missing.
-// That is so if the schema was dropped or not restored, and the version table was kept.
+// checkSchemaExists returns an error if all migrations count as applied, but the table idem.records
+// is missing. That is so if the schema was dropped or not restored, and the version table was kept.
 func checkSchemaExists(s *session, db *sql.DB) error {
 	var there bool
 	if err := db.QueryRowContext(s.ctx, "SELECT to_regclass('idem.records') IS NOT NULL").Scan(&there); err != nil || there {

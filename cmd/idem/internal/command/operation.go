@@ -74,6 +74,8 @@ error of an operation is shown if there was one since its last progress. A seale
 Example: idem operation list --name checkout --state parked`
 }
 
+// operationTable shows why an operation does not proceed: the reason why it is parked, or its last
+// error.
 var operationTable = table[record.Operation]{
 	"no operations",
 	page.Columns("OPERATION ID", "NAME", "STATE", "STEP", ">AGE", "SCOPE", "KEY", "REASON", "LAST ERROR"),
@@ -102,8 +104,8 @@ func (c *operationListCommand) Run(s *session) error {
 	})
 }
 
-// openOperations opens the last errors, and abridges the keys unless whole is set. Without a Sealer a
-// sealed error stays "sealed".
+// openOperations opens the last errors, and abridges the keys unless whole is set. Without a Sealer
+// a sealed error stays "sealed".
 func openOperations(all []record.Operation, sealer idem.Sealer, whole bool) {
 	record.OpenErrors(all, sealer)
 	for i := range all {

@@ -106,6 +106,8 @@ func (c *operationRetryCommand) Run(s *session) error {
 	})
 }
 
+// operationCancelCommand has two flags for operations that their code cannot end: the outside call
+// must not be repeated, or the code no longer fits.
 type operationCancelCommand struct {
 	operationSelection
 	State          string `enum:"parked,running" default:"parked" placeholder:"STATE" help:"With --all: parked or running. Default: ${default}."`
@@ -204,8 +206,8 @@ Example: idem operation resolve 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --happened 
 // Run resolves a call in doubt of a parked operation.
 //
 // The finding names the epoch that was read. If the operation was resumed meanwhile, Resolve fails,
-// and the finding is not applied to another attempt. That matters most here: the person has asked the
-// other side about one attempt, and knows nothing of a later one.
+// and the finding is not applied to another attempt. That matters most here: the person has asked
+// the other side about one attempt, and knows nothing of a later one.
 func (c *operationResolveCommand) Run(s *session) error {
 	value, err := c.value(s)
 	if err != nil {

@@ -35,7 +35,7 @@ func (c *purgeCommand) Run(s *session) error {
 	case c.Share <= 0 || c.Share > 1:
 		return usage("--share must be above 0 and at most 1")
 	case c.Grace == 0:
-		options.Grace = time.Microsecond // zero means the default
+		options.Grace = time.Microsecond // zero would mean the default of package purge
 	}
 	pool, err := s.connected()
 	if err != nil {

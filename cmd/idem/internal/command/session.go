@@ -27,6 +27,7 @@ type session struct {
 	isUninterruptible atomic.Bool // a signal does not cancel the work in progress
 }
 
+// newSession returns the session of a command. It does not connect: some commands need no database.
 func newSession(ctx context.Context, w World, g *globals, name string) *session {
 	return &session{World: w, ctx: ctx, globals: g, name: name, page: page.New(w.Stdout, w.colors())}
 }
@@ -62,8 +63,8 @@ func (s *session) withTimeout() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.ctx, time.Duration(s.globals.Timeout))
 }
 
-// connected returns the pool, and creates it at the first call. The pool opens a connection when the
-// first statement needs one, so the address is only checked for its form.
+// connected returns the pool, and creates it at the first call. The pool opens a connection when
+// the first statement needs one, so the address is only checked for its form.
 func (s *session) connected() (*pgxpool.Pool, error) {
 	if s.pool != nil {
 		return s.pool, nil

@@ -67,6 +67,8 @@ func (c *showCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, found) })
 }
 
+// text prints the facts, and with --reveal the response: header fields sorted by name, then the
+// body.
 func (c *showCommand) text(p *page.Page, r *record.Record) {
 	pairs := append([]page.Pair{{Name: "scope", Value: page.Safe(r.Scope)}, {Name: "key", Value: page.Safe(r.Key)}}, facts(p, r)...)
 	if !c.Reveal {

@@ -40,8 +40,8 @@ func (c *statsCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { statsText(p, v, shown.Counted) })
 }
 
-// readStats reads the figures, within --timeout. It names that limit in the error, because the error
-// of the driver would only say that a deadline was exceeded.
+// readStats reads the figures, within --timeout. It names that limit in the error, because the
+// error of the driver would only say that a deadline was exceeded.
 func readStats(s *session) (stats.Stats, error) {
 	pool, err := s.connected()
 	if err != nil {
@@ -134,6 +134,7 @@ func newShownFigure[T any](f stats.Figure[T], value func(T) any) shownFigure {
 	return shown
 }
 
+// same and inSeconds are conversions for newShownFigure.
 func same(n int64) any              { return n }
 func inSeconds(d time.Duration) any { return d.Seconds() }
 
@@ -232,6 +233,8 @@ func (c *watchCommand) Run(s *session) error {
 		if s.page.Err() != nil {
 			return s.page.Err()
 		}
+		// A reading that takes longer than the interval is followed by the next one at once: the
+		// ticker drops ticks while its channel is full.
 		select {
 		case <-s.ctx.Done():
 			return context.Cause(s.ctx)

@@ -31,8 +31,8 @@ Example: idem stuck --older 5m --scan`
 // maxHolders is the maximum number of sessions that are listed.
 const maxHolders = 1000
 
-// scanLimit is the size up to which a table is walked without --scan. A walk of a larger table reads
-// from disk for long, and displaces cached pages of other tables.
+// scanLimit is the size up to which a table is walked without --scan. A walk of a larger table
+// reads from disk for long, and displaces cached pages of other tables.
 const scanLimit = 64 << 20
 
 // Run looks for what needs a person, prints it, and returns the error for the exit code.
@@ -77,6 +77,7 @@ type stuck struct {
 	size int64 // of the table idem.records
 }
 
+// any reports whether something was found.
 func (f *stuck) any() bool {
 	return len(f.Held)+len(f.Parked)+len(f.Unattended)+len(f.LeftBehind) > 0
 }

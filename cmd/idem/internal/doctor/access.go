@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// accessChecks look for what the role of the program may not do, and for what others may do.
 var accessChecks = []check{
 	{name: "privileges", run: privileges},
 	{name: "packages", run: packages},
@@ -34,6 +35,7 @@ type grant struct {
 	privileges []string
 }
 
+// on returns a grant. It keeps the table of uses readable.
 func on(table string, privileges ...string) grant { return grant{table, privileges} }
 
 var (

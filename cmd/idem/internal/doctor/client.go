@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// clientChecks look at the way between this program and the server.
 var clientChecks = []check{
 	{name: "pooler", run: pooler, withoutTable: true},
 	{name: "clock", run: clock, withoutTable: true},

@@ -229,6 +229,7 @@ func (e *exam) failed(err error) bool {
 	return e.err != nil
 }
 
+// add adds a finding, unless the check has failed.
 func (e *exam) add(level Level, what, remedy string) {
 	if e.err == nil {
 		e.result.Findings = append(e.result.Findings, Finding{level, what, remedy})
@@ -257,6 +258,7 @@ func structs[T any](e *exam, sql string, args ...any) []T {
 	return collect(e, pgx.RowToStructByPos[T], sql, args...)
 }
 
+// collect runs sql and returns its rows, each converted by scan.
 func collect[T any](e *exam, scan pgx.RowToFunc[T], sql string, args ...any) (all []T) {
 	if e.err == nil {
 		rows, _ := e.tx.Query(e.ctx, sql, args...) // CollectRows returns the error
@@ -265,8 +267,8 @@ func collect[T any](e *exam, scan pgx.RowToFunc[T], sql string, args ...any) (al
 	return all
 }
 
-// each runs sql, scans each row into the pointers, and calls add. Every row is scanned into the same
-// variables, so add must not keep their addresses.
+// each runs sql, scans each row into the pointers, and calls add. Every row is scanned into the
+// same variables, so add must not keep their addresses.
 func (e *exam) each(sql string, args []any, into []any, add func()) {
 	if e.err == nil {
 		rows, _ := e.tx.Query(e.ctx, sql, args...) // ForEachRow returns the error

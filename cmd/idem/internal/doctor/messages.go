@@ -7,6 +7,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
+// messageChecks look for messages that wait for a relay, a consumer or a person.
 var messageChecks = []check{
 	{name: "outbox-age", run: outboxAge, reads: []string{"outbox", "delayed"}},
 	{name: "relay", run: relay, reads: []string{"outbox", "delayed", "relays", "leases"}},

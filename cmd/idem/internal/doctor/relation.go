@@ -93,6 +93,7 @@ func (p *target) relation(oid uint32) *relation {
 // oids returns the OIDs of all relations of idem, in the order in which findings are reported.
 func (p *target) oids() []uint32 { return oidsOf(p.relations) }
 
+// oidsOf returns the OIDs of relations, in their order.
 func oidsOf(relations []relation) (all []uint32) {
 	for _, r := range relations {
 		all = append(all, r.OID)
@@ -230,6 +231,7 @@ func tableNames(of func(*expected) bool) (found []string) {
 	return found
 }
 
+// keyColumns returns the columns of the primary key.
 func (t *expected) keyColumns() []string { return strings.Split(t.key, ", ") }
 
 // index splits an element of expected.indexes into the name and the definition of the index.

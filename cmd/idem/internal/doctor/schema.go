@@ -13,6 +13,8 @@ import (
 	"github.com/idem-go/idem/migrations"
 )
 
+// schemaChecks compare the schema idem with the one that the migrations create. Objects that
+// someone added are findings too, because they run in every call.
 var schemaChecks = []check{
 	{name: "migrations", run: migrated, withoutTable: true},
 	{name: "table", run: table, withoutTable: true},

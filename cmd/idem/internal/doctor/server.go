@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+// serverChecks look at the server as a whole. They need no table of idem, so they also help on the
+// way to the first migration.
 var serverChecks = []check{
 	{name: kindCheck, run: serverKind, withoutTable: true},
 	{name: "server-version", run: serverVersion, withoutTable: true},

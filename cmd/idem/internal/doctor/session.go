@@ -9,6 +9,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
+// sessionChecks look for settings and sessions that make calls wait, fail or block vacuum.
 var sessionChecks = []check{
 	{name: "keepalives", run: keepalives, withoutTable: true},
 	{name: "idle-in-transaction", run: idleInTransaction, withoutTable: true},

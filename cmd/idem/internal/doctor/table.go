@@ -12,6 +12,7 @@ import (
 	"github.com/idem-go/idem/purge"
 )
 
+// tableChecks look at the contents and the upkeep of the tables.
 var tableChecks = []check{
 	{name: "purge-lag", run: purgeLag, reads: []string{"sweeps"}},
 	{name: "autovacuum", run: autovacuum},

@@ -58,8 +58,8 @@ func (j *job) prepare(ctx context.Context) error {
 }
 
 // copyProperties returns the statements that copy the comment, the secondary indexes and the
-// privileges of the old table. The partitions get the privileges too, because purge deletes from each partition
-// by name.
+// privileges of the old table. The partitions get the privileges too, because purge deletes from
+// each partition by name.
 func (j *job) copyProperties(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT format('COMMENT ON TABLE %s IS %L', $2::text, obj_description($1::text::regclass, 'pg_class'))
@@ -172,6 +172,7 @@ func Abort(ctx context.Context, pool *pgxpool.Pool, config Config) (begun bool, 
 	})
 }
 
+// execute runs statements, up to the first error.
 func execute(ctx context.Context, tx pgx.Tx, statements []string) error {
 	for _, sql := range statements {
 		if _, err := tx.Exec(ctx, sql); err != nil {
@@ -181,6 +182,7 @@ func execute(ctx context.Context, tx pgx.Tx, statements []string) error {
 	return nil
 }
 
+// text returns the only value of a query.
 func text(ctx context.Context, tx pgx.Tx, sql string, args ...any) (s string, err error) {
 	err = tx.QueryRow(ctx, sql, args...).Scan(&s)
 	return s, err

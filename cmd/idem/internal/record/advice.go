@@ -76,6 +76,7 @@ func PreviewOfCancel(p *operation.CancelPreview) (sentences []string) {
 	return sentences
 }
 
+// names joins the names of steps for display.
 func names(steps []string) string {
 	shown := make([]string, len(steps))
 	for i, step := range steps {

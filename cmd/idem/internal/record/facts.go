@@ -21,6 +21,8 @@ func FactsOfPeople(v *stats.Stats) []Fact {
 	return append(append(operationFacts(v.Operations), messageFacts(v.Messages)...), flightFact(v.InFlight))
 }
 
+// operationFacts returns the numbers of parked and running operations. A running operation that is
+// overdue is a warning, because no process executes it.
 func operationFacts(f stats.Figure[stats.Operations]) []Fact {
 	if !f.Known() {
 		return []Fact{{Name: "operations", Value: "unknown", Note: f.Note}}
@@ -36,6 +38,8 @@ func operationFacts(f stats.Figure[stats.Operations]) []Fact {
 	return []Fact{parked, running}
 }
 
+// messageFacts returns the backlog of outbox and inbox. Held and failing messages may recover by
+// themselves, and are warnings. Dead letters wait for a person.
 func messageFacts(f stats.Figure[stats.Messages]) []Fact {
 	if !f.Known() {
 		return []Fact{{Name: "messages", Value: "unknown", Note: f.Note}}
@@ -60,6 +64,7 @@ func messageFacts(f stats.Figure[stats.Messages]) []Fact {
 	}
 }
 
+// flightFact returns the number of keys that open transactions hold.
 func flightFact(f stats.InFlight) Fact {
 	keys := Fact{Name: "keys in flight", Value: page.Count(f.Keys), Link: "flight", Note: "no transaction holds a key"}
 	if f.Transactions > 0 {

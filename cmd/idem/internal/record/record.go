@@ -55,6 +55,8 @@ const columns = `scope, key, execution_id::text, state, encode(hash, 'hex'), sta
 	coalesce(length(convert_to(header::text, 'UTF8')), 0)::int8, coalesce(length(body), 0)::int8,
 	CASE WHEN $1 THEN convert_to(header::text, 'UTF8') END, CASE WHEN $1 THEN body END, clock_timestamp()`
 
+// scan reads a row of columns. Expired follows from the clock of the database, and not from that of
+// this machine.
 func scan(row pgx.CollectableRow) (Record, error) {
 	var r Record
 	err := row.Scan(&r.Scope, &r.Key, &r.ExecutionID, &r.State, &r.Hash, &r.Status, &r.SealedBy, &r.CreatedAt, &r.ExpiresAt, &r.CompletedAt,
