@@ -64,7 +64,8 @@ func (s *server) drop(t testing.TB, name string) {
 	switch err := runScripts(ctx, s.config, "DROP DATABASE "+quoted(name)+" WITH (FORCE)"); {
 	case err != nil && ctx.Err() != nil:
 		s.stuck.Store(true)
-		t.Logf("idemtest: DROP DATABASE %s was not answered within %v and may not have happened: drop it when no backend of the server is stuck", name, limit)
+		t.Logf("idemtest: DROP DATABASE %s was not answered within %v and may not have happened: drop it when no backend of the server is stuck",
+			name, limit)
 	case err != nil:
 		t.Errorf("idemtest: drop the database: %v", err)
 	}

@@ -25,15 +25,17 @@ type fault struct {
 	firstOnly bool
 }
 
-// faults lists all faults. says is a format for the number and the text of the statement. Lose must
-// come before the faults with commits, because it teaches injectFaults which statements commit.
+// faults lists all faults. format is for the number and the text of the statement. Lose must come
+// before the faults with commitsOnly, because it shows injectFaults which statements commit.
 var faults = []fault{
 	{kind: faultproxy.Cut, format: "the connection was cut before statement %d (%s)"},
 	{kind: faultproxy.Lose, format: "the answer to statement %d (%s) was lost"},
 	{kind: faultproxy.Conflict, format: "statement %d in the transaction (%s) was answered with SQLSTATE 40001"},
 	{kind: faultproxy.Notify, callerLeaves: true, format: "the caller went away at statement %d (%s)"},
-	{kind: faultproxy.Cut, callerLeaves: true, commitsOnly: true, format: "the connection was cut before statement %d (%s; COMMIT), and the caller went away"},
-	{kind: faultproxy.Outage, firstOnly: true, commitsOnly: true, format: "every connection was cut before statement %d (%s; COMMIT), and the database was unavailable until the caller was answered"},
+	{kind: faultproxy.Cut, callerLeaves: true, commitsOnly: true,
+		format: "the connection was cut before statement %d (%s; COMMIT), and the caller went away"},
+	{kind: faultproxy.Outage, firstOnly: true, commitsOnly: true,
+		format: "every connection was cut before statement %d (%s; COMMIT), and the database was unavailable until the caller was answered"},
 }
 
 // injectFaults injects each fault at each statement and retries as a client would. The statement

@@ -195,7 +195,7 @@ func received(ctx context.Context, r *http.Request) *http.Request {
 	return r
 }
 
-// compared lists the header fields that a replay must repeat.
+// comparedFields lists the header fields that a replay must repeat.
 var comparedFields = []string{"Content-Type", "Content-Encoding", "Content-Language", "Location", "Etag"}
 
 // answerOf converts a response to an answer. A duplicate must receive the same status, the compared

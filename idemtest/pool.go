@@ -107,6 +107,7 @@ func closePool(t testing.TB, pool *pgxpool.Pool) {
 	select {
 	case <-closed:
 	case <-time.After(closeLimit):
-		t.Errorf("idemtest: %d connections of the pool are still in use %v after the test: release them before the test ends", pool.Stat().AcquiredConns(), closeLimit)
+		t.Errorf("idemtest: %d connections of the pool are still in use %v after the test: release them before the test ends",
+			pool.Stat().AcquiredConns(), closeLimit)
 	}
 }

@@ -25,10 +25,13 @@ func newSuite(t testing.TB, patience, within time.Duration) *suite {
 // only distract.
 func (u *suite) run() {
 	u.Helper()
-	for _, stage := range [][]func(){
-		{u.firstRun}, {u.oneAfterAnother}, {u.otherPayload, u.otherPrincipal, u.otherKeys, u.afterTime, u.simultaneous, u.twoPrincipals, u.inProgress}, {u.injectFaults, u.onOneConnection},
+	for _, group := range [][]func(){
+		{u.firstRun},
+		{u.oneAfterAnother},
+		{u.otherPayload, u.otherPrincipal, u.otherKeys, u.afterTime, u.simultaneous, u.twoPrincipals, u.inProgress},
+		{u.injectFaults, u.onOneConnection},
 	} {
-		for _, trial := range stage {
+		for _, trial := range group {
 			trial()
 		}
 		if u.broken() > 0 {

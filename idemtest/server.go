@@ -30,7 +30,8 @@ func requireServer(t testing.TB) *server {
 }
 
 // errNoServer is returned by findServer if it can neither find nor start a server.
-var errNoServer = errors.New("no PostgreSQL: set DATABASE_URL to a server whose role may create databases, install PostgreSQL's programs, or start docker")
+var errNoServer = errors.New("no PostgreSQL: set DATABASE_URL to a server whose role may create databases, " +
+	"install PostgreSQL's programs, or start docker")
 
 // findServer returns the server at DATABASE_URL. Without that variable it starts one: with
 // PostgreSQL's programs, or else with docker. If neither is installed, it returns errNoServer with

@@ -12,7 +12,8 @@ func (u *suite) undisturbed(s *subject) (first answer, base, one counts, ok bool
 	one = u.count(s)
 	u.varies = u.varies || first.text != u.first.text || u.steps && u.hasParallel(s)
 	if n := one.effects - base.effects; first.outcome == done && n < u.effects {
-		return first, base, one, u.breaks(u.missingEffect(base, one), "it was answered %s, and there were %d effects instead of %d", first.brief, n, u.effects)
+		return first, base, one, u.breaks(u.missingEffect(base, one), "it was answered %s, and there were %d effects instead of %d",
+			first.brief, n, u.effects)
 	}
 	return first, base, one, true
 }

@@ -141,7 +141,7 @@ func (f *finder) helpersOf(b *body) {
 //
 // It enters a function literal only if the literal is called, or is passed to a call, inside the
 // body. Literals that are stored for later, and the functions of steps of an operation, are
-// skipped. A literal that is assigned to a variable and called later is visited behind the block
+// skipped. A literal that is assigned to a variable and called later is visited after the block
 // that contains it, and only once: a rule must not report the same call twice.
 func (b *body) walk(info *types.Info, visit func(ast.Node)) {
 	runs, blocks := map[*ast.FuncLit]bool{}, []*ast.BlockStmt{b.block}

@@ -94,8 +94,8 @@ func (k *keys) retriesArgument(call *ast.CallExpr) bool {
 }
 
 // isRetryLoop reports whether loop sends one request until it succeeds. The request ends at
-// position from. Two things distinguish such a loop from a loop over elements: it ends with the first
-// success, and what it ranges over, if anything, is a number or a list of delays.
+// position from. Two things distinguish such a loop from a loop over elements: it ends with the
+// first success, and what it ranges over, if anything, is a number or a list of delays.
 func (k *keys) isRetryLoop(loop ast.Node, from token.Pos) bool {
 	if ranged, ok := loop.(*ast.RangeStmt); ok {
 		return k.countsAttempts(ranged.X) && k.exitsAfterSuccess(ranged.Body, from)

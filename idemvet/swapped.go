@@ -10,7 +10,7 @@ import (
 
 // swaps returns the argument for the scope if it looks like a key while the argument for the key
 // looks like a scope. It returns nil otherwise. Both are strings, so the compiler does not notice.
-// The names of the arguments give the mistake away, and both must: a name alone may mislead.
+// The names of the arguments show the mistake, and both must: one name alone may mislead.
 func (k *keys) swaps(call *ast.CallExpr) ast.Expr {
 	to := callee(k.info, call)
 	if to == nil || !ofIdem(to.Pkg()) && to.Pkg() != k.pkg {

@@ -23,6 +23,8 @@ type letters struct {
 	Next    string // mark of the next page; empty if there is none
 }
 
+// readLetters reads one dead letter more than a page shows, to know whether there are more. The mark of
+// the next page is the name of the last one shown.
 func readLetters(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	filter := record.DeadLetterFilter{
 		Only:  db.LetterName{Side: asked.Get("side"), Consumer: asked.Get("consumer"), Source: asked.Get("source")},
@@ -40,6 +42,7 @@ func readLetters(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) 
 	return list, err
 }
 
+// readLetter reads one dead letter, without its contents.
 func readLetter(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	l, err := findLetter(ctx, tx, db.LetterName{Side: asked.Get("side"), Consumer: asked.Get("consumer"), Source: asked.Get("source"), ID: asked.Get("id")})
 	return l, err
@@ -132,6 +135,8 @@ type messages struct {
 	Next     string // sequence number of the last message; empty if there are no more
 }
 
+// readMessages reads the parts of the page one after the other, in one snapshot. Each part reads a
+// bounded number of rows.
 func readMessages(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	m := messages{Reach: record.MaxScanned, Lanes: record.Lanes}
 	if err := m.list(ctx, tx, asked); err != nil {

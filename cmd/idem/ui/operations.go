@@ -24,6 +24,8 @@ type operations struct {
 	Next       string // mark of the next page; empty if there is none
 }
 
+// readOperations reads the operations of a state. Without a state it reads those that are parked,
+// because they wait for a person.
 func readOperations(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	list := operations{State: asked.Get("state"), States: operationStates}
 	if list.State == "" {
@@ -67,6 +69,7 @@ type doubt struct {
 // longestTimeline is the maximum number of entries of a timeline. The page shows the last ones.
 const longestTimeline = 500
 
+// readOperation reads an operation and its timeline. previewCancel adds what needs other transactions.
 func readOperation(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	id, err := operationID(asked.Get("id"))
 	if err != nil {

@@ -34,6 +34,7 @@ type reading struct {
 	err  error
 }
 
+// newReads returns an empty cache.
 func newReads() *reads {
 	return &reads{room: make(chan struct{}, maxReadings), current: map[string]*reading{}}
 }
