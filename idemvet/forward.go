@@ -184,7 +184,8 @@ func (s *sending) isHarmless(e ast.Expr) bool {
 // harmlessNames are the prefixes of functions that read, that write under a name, or that only
 // prepare a call.
 var harmlessNames = []string{
-	"get", "list", "find", "lookup", "fetch", "query", "read", "search", "check", "status", "describe", "poll", "wait", "ping", "load", "put", "set", "delete", "upsert", "head", "new", "with",
+	"get", "list", "find", "lookup", "fetch", "query", "read", "search", "check", "status", "describe", "poll", "wait",
+	"ping", "load", "put", "set", "delete", "upsert", "head", "new", "with",
 }
 
 // callsOut reports whether call is a call to another service: of a known client, or of any other

@@ -1,4 +1,4 @@
-// Package bad has programs that lose a promise, each as it was reported, rebuilt with idem.
+// Package bad has programs that break a promise of idem. Many are rebuilt from reports: see reports.md.
 package bad
 
 import (
@@ -17,13 +17,13 @@ type db interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// Queries are those of sqlc.
+// Queries stands for the generated code of sqlc.
 type Queries struct{ db db }
 
-// WithTx returns the queries of a transaction.
+// WithTx binds the queries to a transaction.
 func (q *Queries) WithTx(tx pgx.Tx) *Queries { return &Queries{tx} }
 
-// CreateOrder writes an order.
+// CreateOrder inserts an order.
 func (q *Queries) CreateOrder(ctx context.Context, item string) error {
 	_, err := q.db.Exec(ctx, "INSERT INTO orders (item) VALUES ($1)", item)
 	return err

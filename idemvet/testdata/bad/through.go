@@ -12,14 +12,14 @@ import (
 
 type embeds struct{ *pgxpool.Pool }
 
-// once gives idem what it is given, as a service does that has one scope.
+// once passes a function to idem, like a service with a fixed scope.
 func (s *service) once(r *http.Request, hash idem.Hash, fn func(ctx context.Context, tx pgx.Tx) (idem.Response, error)) (idem.Result, error) {
 	return idem.Do(r.Context(), s.pool, "orders", r.Header.Get("Idempotency-Key"), hash, func(tx pgx.Tx) (idem.Response, error) {
 		return fn(r.Context(), tx)
 	})
 }
 
-// onceAs passes on what it is given.
+// onceAs passes a function with a typed result to idem.
 func onceAs[T any](ctx context.Context, s *service, key string, hash idem.Hash, fn func(tx pgx.Tx) (T, error)) (T, error) {
 	v, _, err := idem.DoJSON(ctx, s.pool, "orders", key, hash, fn)
 	return v, err

@@ -71,7 +71,7 @@ func (s *service) seeds(scope, key string, hash idem.Hash) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
-		_, err := tx.Exec(context.Background(), "INSERT INTO orders DEFAULT VALUES") // it has no context of a caller
+		_, err := tx.Exec(context.Background(), "INSERT INTO orders DEFAULT VALUES") // the function has no context of a caller
 		return created, err
 	})
 	return err

@@ -1,4 +1,4 @@
-// Package good has programs that keep their promises, each near to a bad one.
+// Package good has programs that keep the promises of idem. Each resembles a bad one.
 package good
 
 import (
@@ -35,16 +35,16 @@ type db interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// Queries are those of sqlc.
+// Queries stands for the generated code of sqlc.
 type Queries struct{ db db }
 
 // New returns queries.
 func New(db db) *Queries { return &Queries{db} }
 
-// WithTx returns the queries of a transaction.
+// WithTx binds the queries to a transaction.
 func (q *Queries) WithTx(tx pgx.Tx) *Queries { return &Queries{tx} }
 
-// CreateOrder writes an order.
+// CreateOrder inserts an order.
 func (q *Queries) CreateOrder(ctx context.Context, item string) error {
 	_, err := q.db.Exec(ctx, "INSERT INTO orders (item) VALUES ($1)", item)
 	return err
@@ -159,7 +159,7 @@ func (s *service) readsAllOfIt(ctx context.Context, scope, key string, hash idem
 
 func (s *service) readsByCollect(ctx context.Context, scope, key string, hash idem.Hash) error {
 	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
-		rows, _ := tx.Query(ctx, "INSERT INTO orders DEFAULT VALUES RETURNING id") // its error is that of the rows
+		rows, _ := tx.Query(ctx, "INSERT INTO orders DEFAULT VALUES RETURNING id") // the rows report its error
 		_, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
 		return created, err
 	})

@@ -12,7 +12,7 @@ import (
 
 type embeds struct{ *pgxpool.Pool }
 
-// once gives idem one of the functions that it is given, and calls the other behind it.
+// once passes the first function to idem, and calls the second one afterwards.
 func (s *service) once(r *http.Request, hash idem.Hash, fn func(ctx context.Context, tx pgx.Tx) (idem.Response, error), behind func() error) error {
 	_, err := idem.Do(r.Context(), s.pool, "orders", r.Header.Get("Idempotency-Key"), hash, func(tx pgx.Tx) (idem.Response, error) {
 		return fn(r.Context(), tx)
@@ -105,7 +105,7 @@ func (s *service) savepointsByAnotherName(ctx context.Context, scope, key string
 	return err
 }
 
-// again calls a function until it succeeds, wherever it is called.
+// again calls a function until it succeeds, in or outside of a transaction.
 func again(fn func() error) (err error) {
 	for range 3 {
 		if err = fn(); err == nil {

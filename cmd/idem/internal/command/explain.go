@@ -141,7 +141,8 @@ func (e *explanation) explainOperation(o *record.Operation) {
 		e.Hint = "run the command again"
 	case o.State == record.Parked:
 		e.Verdict, e.Error = refused, "operation.ErrParked"
-		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is parked at step " + page.Safe(o.Step) + ": " + page.Safe(o.Reason) + ": " + page.Safe(o.ReasonText)
+		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is parked at step " + page.Safe(o.Step) + ": " +
+			page.Safe(o.Reason) + ": " + page.Safe(o.ReasonText)
 		e.Hint = "see idem operation show " + o.ID + "; then: idem operation retry, resolve or cancel"
 	default:
 		e.Verdict, e.Error = waits, "ErrInProgress"

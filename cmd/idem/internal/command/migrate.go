@@ -158,7 +158,9 @@ func (c *migrateDownCommand) Run(s *session) error {
 	if len(applied) == 0 {
 		return s.show(shownMigrations(nil), func(p *page.Page) { p.Printf("nothing to do: no migration is applied\n") })
 	}
-	if err := c.ask(s, fmt.Sprintf("undoes %s and deletes all data in its tables; a key without a record is new, and a retry executes again", applied[len(applied)-1].Name)); err != nil {
+	will := fmt.Sprintf("undoes %s and deletes all data in its tables; a key without a record is new, and a retry executes again",
+		applied[len(applied)-1].Name)
+	if err := c.ask(s, will); err != nil {
 		return err
 	}
 	undone, err := migrate.Down(uninterruptible(s), db, migrations.FS)

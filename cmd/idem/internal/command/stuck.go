@@ -108,7 +108,8 @@ func (c *stuckCommand) read(ctx context.Context, tx pgx.Tx, found *stuck) error 
 // text prints each section that is not empty, with what to do about it.
 func (f *stuck) text(p *page.Page) {
 	printHolders(p, f.Held)
-	printOperations(p, "Parked operations", "Callers of their keys get operation.ErrParked. docs/operations-reference.md says what to do about each reason. Then: idem operation retry, resolve or cancel.", f.Parked)
+	printOperations(p, "Parked operations", "Callers of their keys get operation.ErrParked. "+
+		"docs/operations-reference.md says what to do about each reason. Then: idem operation retry, resolve or cancel.", f.Parked)
 	printOperations(p, "Operations that are due and that no process executes", "Does a process run a Worker that has these definitions?", f.Unattended)
 	f.printLeftBehind(p)
 	if !f.Scanned {

@@ -30,6 +30,7 @@ type relation struct {
 // findRelations returns the relations of idem, in the order of tables. It reads only catalogs and
 // takes no lock on the relations, so a session that has locked a table does not block it.
 func findRelations(ctx context.Context, tx pgx.Tx, role string) ([]relation, error) {
+	// CollectRows returns the error of Query.
 	rows, _ := tx.Query(ctx, `
 		WITH RECURSIVE roots AS (
 			SELECT c.oid, c.relname::text AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -47,7 +48,7 @@ func findRelations(ctx context.Context, tx pgx.Tx, role string) ([]relation, err
 				WHERE h.oid IN (c.oid, c.reltoastrelid) AND o.option_name = 'autovacuum_enabled' AND NOT o.option_value::bool),
 			c.relpages > 0 OR coalesce(pg_stat_get_tuples_inserted(c.oid), 0) > 0, has_table_privilege(c.oid, 'SELECT')
 		FROM relations r JOIN pg_class c ON c.oid = r.oid JOIN pg_namespace n ON n.oid = c.relnamespace
-		ORDER BY array_position($1, r.name), NOT r.root, c.relname`, tableNames(func(*expected) bool { return true }), role) // CollectRows returns the error
+		ORDER BY array_position($1, r.name), NOT r.root, c.relname`, tableNames(func(*expected) bool { return true }), role)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[relation])
 }
 

@@ -34,8 +34,9 @@ func (j *job) swap(ctx context.Context) error {
 // indexes maps the name of each index of the old table to the name of the corresponding index of
 // the new table.
 func (j *job) indexes(ctx context.Context) (map[string]string, error) {
+	// ForEachRow returns the error of Query.
 	rows, _ := j.pool.Query(ctx, `SELECT c.relname, CASE WHEN i.indisprimary THEN $2::text || '_parted_pkey' ELSE c.relname || '_parted' END
-		FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = $1::text::regclass`, j.old, j.Table) // ForEachRow returns the error
+		FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = $1::text::regclass`, j.old, j.Table)
 	names := map[string]string{}
 	var name, parted string
 	_, err := pgx.ForEachRow(rows, []any{&name, &parted}, func() error { names[name] = parted; return nil })

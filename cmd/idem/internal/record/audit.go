@@ -41,10 +41,13 @@ type AuditFilter struct {
 // Limit ends the scan early. The times are in subqueries, so that the server computes them once and
 // can use them as bounds of an index scan.
 func AuditEntries(ctx context.Context, tx pgx.Tx, f AuditFilter) ([]AuditEntry, error) {
-	rows, _ := tx.Query(ctx, `SELECT at, act, outcome, role, person, reason, coalesce(operation_id::text, ''), step, scope, key, side, consumer, source, message_id, clock_timestamp()
+	rows, _ := tx.Query(ctx, `SELECT at, act, outcome, role, person, reason, coalesce(operation_id::text, ''), step, scope, key,
+			side, consumer, source, message_id, clock_timestamp()
 		FROM idem.audit
-		WHERE ($1 = 0 OR at >= (SELECT clock_timestamp() - make_interval(secs => $1))) AND ($2 = 0 OR at < (SELECT clock_timestamp() - make_interval(secs => $2)))
-		AND ($3 = '' OR act = $3) AND ($4 = '' OR person = $4 OR role = $4) AND ($5 = '' OR operation_id = nullif($5, '')::uuid) AND ($6 = '' OR message_id = $6)
+		WHERE ($1 = 0 OR at >= (SELECT clock_timestamp() - make_interval(secs => $1)))
+		AND ($2 = 0 OR at < (SELECT clock_timestamp() - make_interval(secs => $2)))
+		AND ($3 = '' OR act = $3) AND ($4 = '' OR person = $4 OR role = $4)
+		AND ($5 = '' OR operation_id = nullif($5, '')::uuid) AND ($6 = '' OR message_id = $6)
 		ORDER BY at DESC, id DESC LIMIT $7`,
 		f.Since.Seconds(), f.Older.Seconds(), f.Act, f.Person, f.OperationID, f.MessageID, f.Limit) // CollectRows returns the error
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[AuditEntry])

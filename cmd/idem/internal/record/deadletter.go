@@ -47,7 +47,8 @@ type DeadLetterFilter struct {
 // of the primary key, in which After continues. Filters check row by row.
 func DeadLetters(ctx context.Context, tx pgx.Tx, f DeadLetterFilter) ([]DeadLetter, error) {
 	rows, _ := tx.Query(ctx, `SELECT side, consumer, source, id, key, type, class, reason, attempts, coalesce(sealed_by, ''), created_at, died_at, redrive_at,
-		coalesce(length(payload), 0)::int8, coalesce(length(headers::text), 0)::int8, CASE WHEN $1 THEN payload END, CASE WHEN $1 THEN headers::text ELSE '' END, clock_timestamp()
+		coalesce(length(payload), 0)::int8, coalesce(length(headers::text), 0)::int8,
+		CASE WHEN $1 THEN payload END, CASE WHEN $1 THEN headers::text ELSE '' END, clock_timestamp()
 		FROM idem.dead_letters
 		WHERE ($2 = '' OR side = $2) AND ($3 = '' OR consumer = $3) AND ($4 = '' OR source = $4) AND ($5 = '' OR id = $5) AND ($6 = '' OR class = $6)
 		AND ($7 = 0 OR died_at < clock_timestamp() - make_interval(secs => $7)) AND (side, consumer, source, id) > ($8, $9, $10, $11)

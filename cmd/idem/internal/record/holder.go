@@ -176,7 +176,8 @@ func Blockers(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32]*Blocker,
 func waitGraph(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32][]int32, error) {
 	blockedBy := map[int32][]int32{}
 	for next := pids; len(next) > 0; {
-		rows, _ := tx.Query(ctx, "SELECT pid, pg_blocking_pids(pid) FROM (SELECT DISTINCT unnest($1::int4[])) AS asked (pid)", next) // ForEachRow returns the error
+		// ForEachRow returns the error of Query.
+		rows, _ := tx.Query(ctx, "SELECT pid, pg_blocking_pids(pid) FROM (SELECT DISTINCT unnest($1::int4[])) AS asked (pid)", next)
 		next = nil
 		var pid int32
 		var blockers []int32

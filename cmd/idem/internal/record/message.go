@@ -39,7 +39,8 @@ type MessageFilter struct {
 func Messages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error) {
 	const side = `(SELECT * FROM idem.outbox WHERE held = %HELD AND seq > $1 AND ($2 = '' OR aggregatetype = $2)
 		AND ($3 = 0 OR created_at < clock_timestamp() - make_interval(secs => $3)) AND $4 <> '%OTHER' ORDER BY seq LIMIT $5)`
-	rows, _ := tx.Query(ctx, `SELECT seq, id::text, aggregatetype, aggregateid, type, created_at, CASE WHEN held THEN 'held' ELSE 'waiting' END, attempts, next_at, coalesce(class, ''), clock_timestamp()
+	rows, _ := tx.Query(ctx, `SELECT seq, id::text, aggregatetype, aggregateid, type, created_at,
+			CASE WHEN held THEN 'held' ELSE 'waiting' END, attempts, next_at, coalesce(class, ''), clock_timestamp()
 		FROM (`+replaced(side, "%HELD", "false", "%OTHER", "held")+" UNION ALL "+replaced(side, "%HELD", "true", "%OTHER", "waiting")+`) AS m
 		ORDER BY seq LIMIT $5`, f.After, f.Topic, f.Older.Seconds(), f.State, f.Limit) // CollectRows returns the error
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Message])
@@ -48,7 +49,8 @@ func Messages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error
 // DelayedMessages returns messages that are not due yet, in the order in which they become due. It
 // ignores f.After.
 func DelayedMessages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error) {
-	rows, _ := tx.Query(ctx, `SELECT seq, id::text, aggregatetype, aggregateid, type, created_at, 'delayed', NULL::integer, not_before, '', clock_timestamp()
+	rows, _ := tx.Query(ctx, `SELECT seq, id::text, aggregatetype, aggregateid, type, created_at,
+			'delayed', NULL::integer, not_before, '', clock_timestamp()
 		FROM idem.delayed
 		WHERE ($1 = '' OR aggregatetype = $1) AND ($2 = 0 OR created_at < clock_timestamp() - make_interval(secs => $2))
 		ORDER BY not_before, seq LIMIT $3`, f.Topic, f.Older.Seconds(), f.Limit) // CollectRows returns the error
@@ -177,9 +179,11 @@ type HeldKey struct {
 // HeldKeys returns up to limit held keys, the key with the oldest message first. It scans the
 // oldest Reach messages that are held.
 func HeldKeys(ctx context.Context, tx pgx.Tx, limit int) ([]HeldKey, error) {
-	rows, _ := tx.Query(ctx, `SELECT aggregatetype, aggregateid, coalesce(max(class), ''), count(*), coalesce(max(attempts), 0), min(created_at), min(next_at), clock_timestamp()
+	// CollectRows returns the error of Query.
+	rows, _ := tx.Query(ctx, `SELECT aggregatetype, aggregateid, coalesce(max(class), ''), count(*), coalesce(max(attempts), 0),
+			min(created_at), min(next_at), clock_timestamp()
 		FROM (SELECT aggregatetype, aggregateid, class, attempts, created_at, next_at FROM idem.outbox WHERE held = true ORDER BY seq LIMIT $1) AS m
-		GROUP BY aggregatetype, aggregateid ORDER BY min(created_at), aggregatetype, aggregateid LIMIT $2`, int64(MaxScanned), int64(limit)) // CollectRows returns the error
+		GROUP BY aggregatetype, aggregateid ORDER BY min(created_at), aggregatetype, aggregateid LIMIT $2`, int64(MaxScanned), int64(limit))
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[HeldKey])
 }
 

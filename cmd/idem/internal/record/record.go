@@ -68,7 +68,8 @@ func scan(row pgx.CollectableRow) (Record, error) {
 // Find returns the record of a key, or nil if there is none. It returns an expired record, too.
 // Header and Body are read only if reveal is set.
 func Find(ctx context.Context, tx pgx.Tx, scope, key string, reveal bool) (*Record, error) {
-	rows, _ := tx.Query(ctx, "SELECT "+columns+" FROM idem.records WHERE scope = $2 AND key = $3", reveal, scope, key) // CollectExactlyOneRow returns the error
+	// CollectExactlyOneRow returns the error of Query.
+	rows, _ := tx.Query(ctx, "SELECT "+columns+" FROM idem.records WHERE scope = $2 AND key = $3", reveal, scope, key)
 	r, err := pgx.CollectExactlyOneRow(rows, scan)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil

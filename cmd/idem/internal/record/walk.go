@@ -17,9 +17,10 @@ const blocksPerStatement = 4096
 // sizes returns the number of blocks of each leaf partition, or of the table if it is not
 // partitioned.
 func sizes(ctx context.Context, tx pgx.Tx) ([]int64, error) {
+	// CollectRows returns the error of Query.
 	rows, _ := tx.Query(ctx, `
 		SELECT coalesce(pg_relation_size(oid), 0) / current_setting('block_size')::int8 FROM pg_class
-		WHERE oid = 'idem.records'::regclass AND relkind = 'r' OR oid IN (SELECT relid FROM pg_partition_tree('idem.records'::regclass) WHERE isleaf)`) // CollectRows returns the error
+		WHERE oid = 'idem.records'::regclass AND relkind = 'r' OR oid IN (SELECT relid FROM pg_partition_tree('idem.records'::regclass) WHERE isleaf)`)
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
@@ -93,8 +94,9 @@ func walk(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, perSta
 // leftBehind returns the reader of LeftBehind.
 func leftBehind(each func(Record)) reader {
 	return func(ctx context.Context, tx pgx.Tx, from, to string) error {
+		// CollectRows returns the error of Query.
 		rows, _ := tx.Query(ctx, "SELECT "+columns+` FROM idem.records
-			WHERE ctid >= $2::text::tid AND ctid < $3::text::tid AND state = 'processing' AND expires_at > clock_timestamp()`, false, from, to) // CollectRows returns the error
+			WHERE ctid >= $2::text::tid AND ctid < $3::text::tid AND state = 'processing' AND expires_at > clock_timestamp()`, false, from, to)
 		found, err := pgx.CollectRows(rows, scan)
 		for _, r := range found {
 			each(r)
