@@ -33,10 +33,10 @@ func TestHistory_DrawsTheLastHour(t *testing.T) {
 		}
 	}
 	if got := drawn["Lag of the topic invoices"].Most; got != "5 s" {
-		t.Errorf("the maximum: %s", got)
+		t.Errorf("most: %s", got)
 	}
 	if _, shown := drawn["Replayed per minute"]; shown {
-		t.Error("replays have a chart, although nothing counts them")
+		t.Error("replays are drawn, and nothing counts them")
 	}
 	if got := drawn["Parked operations"]; got.Mood != "bad" || strings.Count(got.Path, "M") != 1 {
 		t.Errorf("%+v", got)

@@ -66,11 +66,11 @@ func messageFacts(f stats.Figure[stats.Messages]) []Fact {
 
 // flightFact returns the number of keys that open transactions hold.
 func flightFact(f stats.InFlight) Fact {
-	keys := Fact{Name: "keys in flight", Value: page.Count(f.Keys), Link: "flight", Note: "no transaction holds a key"}
+	one := Fact{Name: "keys in flight", Value: page.Count(f.Keys), Link: "flight", Note: "no transaction holds a key"}
 	if f.Transactions > 0 {
-		keys.Note = fmt.Sprintf("in %s transactions, the oldest for %s", page.Count(f.Transactions), figure("", f.Oldest, page.Age).Value)
+		one.Note = fmt.Sprintf("in %s transactions, the oldest for %s", page.Count(f.Transactions), figure("", f.Oldest, page.Age).Value)
 	}
-	return keys
+	return one
 }
 
 // FactsOfRecords returns the figures of the table of records.
