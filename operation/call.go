@@ -124,6 +124,7 @@ func (op *Op) makeCall(o *outsideCall) ([]byte, error) {
 			return nil, err
 		}
 	}
+	delete(op.work.unsent, s.seq)
 	value, err := op.tryUntilSettled(o)
 	if op.stopped != nil {
 		op.recordNotSent(o)
@@ -261,7 +262,7 @@ func (op *Op) settleDoubt(o *outsideCall) (value []byte, settled bool, err error
 	}
 	if j := &op.work.journal; j.canceled && o.step.kind == db.CallStep { // it has not happened, so it is not made
 		if !o.parallel {
-			delete(j.steps, o.step.seq)
+			op.record(o.step, db.StepNotSent, nil)
 		}
 		return nil, true, op.halt(stopUnwound, nil)
 	}

@@ -35,7 +35,18 @@ func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 	case s != nil: // decide checks that no recorded step remains
 		how = exitFinal
 	}
-	return decide(&op.work.journal, request{seq: op.seq, exit: how}), how, nil
+	return decide(&op.work.journal, request{seq: op.settledUpTo(), exit: how}), how, nil
+}
+
+// settledUpTo returns the last position before which no call is in doubt, of those that the function
+// has asked for. A panic, or an error before Wait, ends the function without settling a call.
+func (op *Op) settledUpTo() int {
+	for seq := 1; seq <= op.seq; seq++ {
+		if op.outcomeOf(seq) == db.StepBegun {
+			return seq - 1
+		}
+	}
+	return op.seq
 }
 
 // end ends the run as decide says, and returns the ending of the call. If nothing is committed yet,

@@ -237,9 +237,9 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 // CancelPreview is what Cancel would do, according to the record of the operation. A process that
 // works on the operation may have made progress by the time of the Cancel.
 type CancelPreview struct {
-	InDoubt []string // the steps whose calls are in doubt
-	Asks    bool     // an Asked call in doubt is asked about; Undos and Kept count it as done
-	Repeats bool     // a Keyed call in doubt is repeated; Undos counts it as done
+	InDoubt []string // the steps whose calls or undos are in doubt
+	Asks    bool     // an Asked call or undo in doubt is asked about; Undos and Kept count the call as done
+	Repeats bool     // a Keyed call or undo in doubt is repeated; Undos counts the call as done
 	Parks   Reason   // why the operation parks before anything is undone; empty if it does not
 	Undos   []string // the steps whose undos run, in that order
 	Kept    []string // the done steps that are not undone
@@ -269,16 +269,21 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 	j := journal{canceled: true, withoutCalling: c.WithoutCalling}
 	for i := range steps.Rows {
 		s := &steps.Rows[i]
-		if s.Outcome != db.StepBegun || s.Kind != db.CallStep {
+		if s.Outcome != db.StepBegun || s.Kind != db.CallStep && s.Kind != db.UndoStep {
 			continue
 		}
-		p.InDoubt = append(p.InDoubt, s.Name)
+		name, undos := s.Name, s.Undos
+		if s.Kind == db.UndoStep { // Cancel settles it as any run does
+			name, _ = splitUndoName(s.Name)
+			j.withoutCalling, undos = false, 1
+		}
+		p.InDoubt = append(p.InDoubt, name)
 		window, begun := storedWindow(s.Policy), s.RecordedAt
 		if !s.DueAt.IsZero() {
 			begun = s.DueAt
 		}
 		switch {
-		case decideDoubt(&j, request{policy: cmp.Or(s.Policy, db.PolicyOnce), undos: s.Undos}, s).do == park, window > 0 && show.LoadedAt.Sub(begun) > window:
+		case decideDoubt(&j, request{policy: cmp.Or(s.Policy, db.PolicyOnce), undos: undos}, s).do == park, window > 0 && show.LoadedAt.Sub(begun) > window:
 			p.Parks = ReasonCallInDoubt
 			continue
 		case s.Policy == db.PolicyAsked:
@@ -286,7 +291,9 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 		default:
 			p.Repeats = true
 		}
-		s.Outcome = db.StepDone
+		if s.Kind == db.CallStep {
+			s.Outcome = db.StepDone
+		}
 	}
 	p.Undos, p.Kept = undoPlan(steps.Rows)
 	return p, nil
@@ -373,23 +380,23 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 		return err
 	}
 	request := &db.ReviveOperation{OperationID: id, FromEpoch: finding.epoch}
-	return revive(ctx, pool, request, audit.Note(ctx, db.Resolve, finding.outcome()), func(show *db.ShowOperation, inDoubt []db.InDoubt) (txn.Request, string, error) {
+	return revive(ctx, pool, request, audit.Note(ctx, db.Resolve, finding.outcome()), func(show *db.ShowOperation, inDoubt []db.InDoubt) (txn.Request, *db.InDoubt, error) {
 		if d.name != "" && d.name != show.Name {
-			return nil, "", fmt.Errorf("%w: the operation belongs to definition %q, not to %q", ErrUnknownOperation, show.Name, d.name)
+			return nil, nil, fmt.Errorf("%w: the operation belongs to definition %q, not to %q", ErrUnknownOperation, show.Name, d.name)
 		}
 		call, err := finding.choose(inDoubt)
 		if err != nil {
-			return nil, "", err
+			return nil, nil, err
 		}
 		s, err := finding.recorded(&call.Step, d)
 		if err != nil {
-			return nil, "", err
+			return nil, nil, err
 		}
 		if s == nil { // an undo that is made again
-			return nil, call.Name, nil
+			return nil, call, nil
 		}
 		s.Value, err = seal(sealer, s.Value, db.BoundStep(request.OperationID, s))
-		return &db.RecordStep{OperationID: request.OperationID, Step: *s}, call.Name, err
+		return &db.RecordStep{OperationID: request.OperationID, Step: *s}, call, err
 	})
 }
 
@@ -441,17 +448,16 @@ func (f *Finding) recorded(call *db.Step, d *definition) (*db.Step, error) {
 	return s, nil
 }
 
-// revive resumes a parked operation. In the same transaction it writes the row that record returns,
-// if record is not nil, and the audit note.
+// revive resumes a parked operation. In the same transaction it writes the audit note and, if
+// record is not nil, the row that record returns for the call that it chooses.
 func revive(ctx context.Context, pool *pgxpool.Pool, r *db.ReviveOperation, note db.NoteAct,
-	record func(*db.ShowOperation, []db.InDoubt) (row txn.Request, step string, err error),
+	record func(*db.ShowOperation, []db.InDoubt) (row txn.Request, call *db.InDoubt, err error),
 ) (err error) {
 	if r.OperationID, err = parsedID(r.OperationID); err != nil {
 		return err
 	}
 	show, inDoubt := db.ShowOperation{OperationID: r.OperationID}, db.CallsInDoubt{OperationID: r.OperationID}
-	r.Forget = record != nil
-	tx, err := engineOf(pool).Open(ctx, &inDoubt, &show, r)
+	tx, err := engineOf(pool).Open(ctx, &show, &inDoubt)
 	if err != nil {
 		return err
 	}
@@ -459,21 +465,27 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *db.ReviveOperation, note
 	switch {
 	case !show.Found:
 		return ErrUnknownOperation
-	case !r.Found && show.State != db.OperationParked:
+	case show.State != db.OperationParked:
 		return fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
-	case !r.Found, r.Epoch-1 != show.Epoch:
-		return fmt.Errorf("%w: a process has claimed the operation since Show", ErrNotParked)
 	}
 	var rows []txn.Request
 	note.Step = show.ReasonStep
 	if record != nil {
-		row, step, err := record(&show, inDoubt.Rows)
+		row, call, err := record(&show, inDoubt.Rows)
 		if err != nil {
 			return err
 		}
-		if note.Step = step; row != nil {
+		note.Step, r.Forget = call.Name, !call.HasRow
+		if row != nil {
 			rows = append(rows, row)
 		}
+	}
+	r.FromEpoch = cmp.Or(r.FromEpoch, show.Epoch) // which fences what was read
+	if err := tx.Ask(ctx, r); err != nil {
+		return err
+	}
+	if !r.Found || r.Epoch-1 != show.Epoch {
+		return fmt.Errorf("%w: a process has claimed the operation since Show", ErrNotParked)
 	}
 	note.OperationID, note.Scope, note.Key = r.OperationID, show.Scope, display.Key(r.Key)
 	return hint(tx.Commit(ctx, append(rows, &note)...))

@@ -225,11 +225,12 @@ func (op *Op) loadCall(call *parallelCall) {
 	case w.at.Seq == s.seq, w.at.Seq == 0 && w.at.Step == s.name:
 		call.tries = w.at.Tries
 	}
-	if call.isSpent() {
+	switch {
+	case !call.isSpent():
+	case w.journal.canceled:
+		call.tries = call.policy.attempts - 1
+	case w.at.Tries == 0: // Retry has set it back
 		call.tries = 0
-		if w.journal.canceled {
-			call.tries = call.policy.attempts - 1
-		}
 	}
 }
 
@@ -277,6 +278,7 @@ func (c *Calls) make() {
 		alone.at, alone.unrecorded, alone.begunAt = db.At{}, map[int]db.Step{}, call.begunAt
 		call.op = &Op{work: &alone, ctx: c.op.ctx, cancel: c.op.cancel, current: call.step.name}
 		if call.op.follow(call.step.decision) == nil {
+			delete(c.op.work.unsent, call.step.seq)
 			ended.Go(call.run)
 		}
 	}
@@ -339,18 +341,19 @@ func (c *Calls) stop() *stop {
 // outcome are in doubt for the next process.
 func (c *Calls) suspend(s *stop) error {
 	op, open := c.op, c.unsettled()
+	next, tries := time.Duration(math.MaxInt64), 0
 	for _, call := range open {
 		c.recordUnsettled(call)
+		tries = max(tries, call.tries)
+		if call.op.stopped.kind == stopSuspended {
+			next = min(next, time.Until(call.dueAt))
+		}
 	}
 	at, failure := open[0].step.position(0), op.failureOf(open[0].outsideCall)
+	at.Tries = tries
 	if s.kind == stopSuspended {
-		next := time.Duration(math.MaxInt64)
-		for _, call := range open {
-			if call.op.stopped.kind == stopSuspended {
-				next = min(next, time.Until(call.dueAt))
-			}
-		}
-		_ = op.suspend(commit{at: open[0].step.position(max(0, next)), failure: failure})
+		at.Pause = max(0, next)
+		_ = op.suspend(commit{at: at, failure: failure})
 		if s = op.stopped; s.kind != stopRerun && s.kind != stopCallerLeft {
 			return s
 		}
@@ -371,6 +374,6 @@ func (c *Calls) recordUnsettled(call *parallelCall) {
 		op.record(call.step, db.StepNotSent, triesValue(call.tries))
 	case triesOf(row.Value) != call.tries:
 		call.doubt = true
-		op.recordBegun(call, true)
+		op.recordBegun(call, !row.DueAt.IsZero())
 	}
 }

@@ -140,8 +140,12 @@ func (p *callPanic) rethrow(op *Op, name string) {
 }
 
 // unrecordedOutcome returns the outcome of a call that an earlier run in this process made, and
-// that is not recorded yet. It returns nil if there is none.
+// that is not recorded yet. It returns nil if there is none, or if another process has recorded an
+// outcome since.
 func (w *work) unrecordedOutcome(s *step) *db.Step {
+	if row, _ := w.journal.row(s.seq); row.Outcome != db.StepBegun {
+		return nil
+	}
 	if known, ok := w.unrecorded[s.seq]; ok && known.Kind == s.kind && known.Name == s.name {
 		return &known
 	}
