@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -51,35 +52,53 @@ type series struct {
 	title, figure string
 	perMinute     bool   // the figure is a counter, and the chart shows its growth
 	mood          string // the mood of a value above zero
+	unknown       string // why the figure may be unknown
 }
 
+const mayNotRead = "This role may not read the figure."
+
 var allSeries = []series{
-	{"Executed per minute", "executed", true, ""},
-	{"Replayed per minute", "replayed", true, ""},
-	{"In progress", "in progress", false, ""},
-	{"Parked operations", "parked", false, "bad"},
-	{"Dead letters", "dead", false, "bad"},
+	{"Executed per minute", "executed", true, "", mayNotRead},
+	{"Replayed per minute", "replayed", true, "", "A replay writes nothing to the database, so only the metrics of your programs count replays."},
+	{"In progress", "in progress", false, "", mayNotRead},
+	{"Parked operations", "parked", false, "bad", mayNotRead},
+	{"Dead letters", "dead", false, "bad", mayNotRead},
 }
 
 // chart is a series as a template draws it.
 type chart struct {
 	Title, Now, Most, Mood string
 	Path                   string // SVG path data in a box of chartWidth by chartHeight
+	Note                   string // why there is no line; empty if there is one
 }
 
 const chartWidth, chartHeight = 240, 48
 
-// charts returns the charts of the samples, and one for each of the topics with the most lag. The
-// right edge of a chart is the time of the last sample.
+// charts returns a chart of each series, and one of each of the topics with the most lag. The right
+// edge of a chart is the time of the last sample. A series without a point has a note instead.
 func charts(samples []sample) (all []chart) {
+	now := samples[len(samples)-1].at
 	for _, s := range allSeries {
-		points := pointsOf(samples, func(one sample) (float64, bool) { v, known := one.figures[s.figure]; return v, known })
-		if s.perMinute {
-			points = growth(points)
+		points, note := pointsOf(samples, func(one sample) (float64, bool) { v, known := one.figures[s.figure]; return v, known }), s.unknown
+		if s.perMinute && len(points) > 0 {
+			points, note = growth(points), "Not known before the second reading, in 15 seconds."
 		}
 		if len(points) > 0 {
-			all = append(all, newChart(s.title, s.mood, points, samples[len(samples)-1].at, rounded))
+			all = append(all, newChart(s.title, s.mood, points, now, rounded))
+		} else {
+			all = append(all, chart{Title: s.title, Note: note})
 		}
+	}
+	return append(all, lagCharts(samples, now)...)
+}
+
+// lagCharts returns a chart of each of the topics with the most lag, or one chart of zero if no
+// topic had a message in the last hour.
+func lagCharts(samples []sample, now time.Time) (all []chart) {
+	age := func(v float64) string { return page.Age(time.Duration(v * float64(time.Second))) }
+	none := pointsOf(samples, func(one sample) (float64, bool) { return 0, one.lag != nil })
+	if len(none) == 0 {
+		return []chart{{Title: "Outbox lag", Note: mayNotRead}}
 	}
 	topics := map[string]float64{}
 	for _, one := range samples {
@@ -87,16 +106,15 @@ func charts(samples []sample) (all []chart) {
 			topics[topic] = max(topics[topic], lag)
 		}
 	}
+	if len(topics) == 0 {
+		return []chart{newChart("Outbox lag", "warn", none, now, age)}
+	}
 	names := slices.SortedFunc(maps.Keys(topics), func(a, b string) int {
-		if topics[a] != topics[b] {
-			return int(math.Copysign(1, topics[b]-topics[a]))
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(topics[b], topics[a]), strings.Compare(a, b))
 	})
 	for _, topic := range names[:min(len(names), mostTopics)] {
 		points := pointsOf(samples, func(one sample) (float64, bool) { return one.lag[topic], one.lag != nil })
-		all = append(all, newChart("Lag of the topic "+topic, "warn", points, samples[len(samples)-1].at,
-			func(v float64) string { return page.Age(time.Duration(v * float64(time.Second))) }))
+		all = append(all, newChart("Outbox lag of the topic "+topic, "warn", points, now, age))
 	}
 	return all
 }

@@ -27,16 +27,16 @@ func TestHistory_DrawsTheLastHour(t *testing.T) {
 	for _, c := range charts(all) {
 		drawn[c.Title] = c
 	}
-	for title, want := range map[string]string{"Parked operations": "3", "Executed per minute": "120", "Lag of the topic orders": "1 min 30 s", "Lag of the topic invoices": "0 ms"} {
+	for title, want := range map[string]string{"Parked operations": "3", "Executed per minute": "120", "Outbox lag of the topic orders": "1 min 30 s", "Outbox lag of the topic invoices": "0 ms"} {
 		if got := drawn[title]; got.Now != want || !strings.HasPrefix(got.Path, "M") {
 			t.Errorf("%s: %+.80v, want %s", title, got, want)
 		}
 	}
-	if got := drawn["Lag of the topic invoices"].Most; got != "5 s" {
+	if got := drawn["Outbox lag of the topic invoices"].Most; got != "5 s" {
 		t.Errorf("most: %s", got)
 	}
-	if _, shown := drawn["Replayed per minute"]; shown {
-		t.Error("replays are drawn, and nothing counts them")
+	if got := drawn["Replayed per minute"]; got.Path != "" || !strings.Contains(got.Note, "A replay writes nothing") {
+		t.Errorf("replays are drawn, and nothing counts them: %+v", got)
 	}
 	if got := drawn["Parked operations"]; got.Mood != "bad" || strings.Count(got.Path, "M") != 1 {
 		t.Errorf("%+v", got)
@@ -48,6 +48,30 @@ func TestHistory_DrawsTheLastHour(t *testing.T) {
 		}
 		if c.Title == "Executed per minute" && strings.Contains(c.Now, "-") {
 			t.Errorf("a counter that was reset grows: %+v", c)
+		}
+	}
+}
+
+func TestCharts_SayWhyThereIsNoLine(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		one  sample
+		want string // title: value, or note
+	}{
+		"unknown": {sample{}, "Executed per minute: This role may not read the figure." +
+			"|Replayed per minute: A replay writes nothing to the database, so only the metrics of your programs count replays." +
+			"|In progress: This role may not read the figure.|Parked operations: This role may not read the figure.|Dead letters: This role may not read the figure." +
+			"|Outbox lag: This role may not read the figure."},
+		"first": {sample{figures: map[string]float64{"executed": 7, "replayed": 7, "in progress": 1, "parked": 2, "dead": 3}, lag: map[string]float64{}},
+			"Executed per minute: Not known before the second reading, in 15 seconds.|Replayed per minute: Not known before the second reading, in 15 seconds." +
+				"|In progress: 1|Parked operations: 2|Dead letters: 3|Outbox lag: 0 ms"},
+	} {
+		var got []string
+		for _, c := range charts([]sample{test.one}) {
+			got = append(got, c.Title+": "+c.Now+c.Note)
+		}
+		if text := strings.Join(got, "|"); text != test.want {
+			t.Errorf("%s:\n%s\nwant\n%s", name, text, test.want)
 		}
 	}
 }

@@ -17,7 +17,7 @@ type overview struct {
 	People, Records []record.Fact // what may need a person, and facts about the table of records
 	Purge           []record.Fact
 	Charts          []chart
-	CountsReplays   bool
+	Inserted        bool // the page counts inserted records as executed calls
 
 	sample sample // completeOverview adds figures
 	stats  stats.Stats
@@ -73,7 +73,7 @@ func completeOverview(ctx context.Context, s *site, data any) (any, error) {
 			o.sample.figures["executed"] = float64(inserted)
 		}
 	}
-	o.Charts, o.CountsReplays = charts(s.history.add(o.sample)), s.Counts != nil
+	o.Charts, o.Inserted = charts(s.history.add(o.sample)), s.Counts == nil
 	return o, nil
 }
 
