@@ -18,7 +18,7 @@ type Fact struct {
 
 // FactsOfPeople returns the figures that may need a person.
 func FactsOfPeople(v *stats.Stats) []Fact {
-	return append(append(operationFacts(v.Operations), messageFacts(v.Messages)...), flightFact(v.InFlight))
+	return append(append(operationFacts(v.Operations), flightFact(v.InFlight)), messageFacts(v.Messages)...)
 }
 
 // operationFacts returns the numbers of parked and running operations. A running operation that is
@@ -68,7 +68,12 @@ func messageFacts(f stats.Figure[stats.Messages]) []Fact {
 func flightFact(f stats.InFlight) Fact {
 	one := Fact{Name: "keys in flight", Value: page.Count(f.Keys), Link: "flight", Note: "no transaction holds a key"}
 	if f.Transactions > 0 {
-		one.Note = fmt.Sprintf("in %s transactions, the oldest for %s", page.Count(f.Transactions), figure("", f.Oldest, page.Age).Value)
+		transactions := "1 transaction"
+		if f.Transactions > 1 {
+			transactions = page.Count(f.Transactions) + " transactions"
+		}
+		one.Note = fmt.Sprintf("in %s, the oldest for %s", transactions, figure("", f.Oldest, page.Age).Value)
+		one.Mood = MoodIf(f.Oldest.Value >= LongHeld, "warn")
 	}
 	return one
 }

@@ -30,6 +30,13 @@ type Holder struct {
 	Blocker *Blocker `json:"blocked_by,omitempty"`
 }
 
+// LongHeld is how long a transaction may hold a key before the page warns about it. It is the default
+// of idem stuck --older.
+const LongHeld = time.Minute
+
+// IsLong reports whether the transaction has held its keys for LongHeld or longer.
+func (h *Holder) IsLong() bool { return h.Since >= LongHeld }
+
 // Holders returns up to limit sessions whose transactions have written to idem.records and are
 // older than old, the oldest first. Transactions whose age the role may not read come last.
 func Holders(ctx context.Context, tx pgx.Tx, old time.Duration, limit int) ([]Holder, error) {
