@@ -59,7 +59,7 @@ func (s *site) post(w http.ResponseWriter, r *http.Request) {
 	case do == nil || len(parts) != 1:
 		s.refuse(w, r, notFound)
 	case s.ReadOnly || s.Token == "" && s.Person == nil:
-		s.refuse(w, r, problem{http.StatusForbidden, "This page only reads.", "Use the command, or start the page with idem ui --write."})
+		s.refuse(w, r, problem{http.StatusForbidden, "This page is read-only.", "Use the command, or start the page with idem ui --write."})
 	case !v.Acts:
 		s.refuse(w, r, problem{http.StatusUnauthorized, "The page does not know who you are. Nothing was changed.", "Log in first."})
 	case strings.TrimSpace(r.PostFormValue("reason")) == "":

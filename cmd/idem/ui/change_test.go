@@ -135,9 +135,9 @@ func TestReadOnly_RefusesChanges(t *testing.T) {
 			d.post("login", "token", token, "person", "ann").want(t, 200, "Read-only")
 		}
 		for _, got := range d.attempts(nil) {
-			got.want(t, 403, "This page only reads.")
+			got.want(t, 403, "This page is read-only.")
 		}
-		d.get("operations/"+parkedID).want(t, 200, "This page only reads")
+		d.get("operations/"+parkedID).want(t, 200, "This page is read-only")
 		d.unchanged()
 	}
 }

@@ -18,7 +18,8 @@ func TestOverview_ShowsProcesses(t *testing.T) {
 	d := newHarness(t, nil)
 	d.keep("shop <b>", "a key of some length", "secret")
 	d.get("").want(t, 200, `Workers</a></th><td class="warn">none runs`, `Relays</a></th><td class="warn">none runs`, `Parked operations</a></th><td class="bad">1<`,
-		`<svg class="chart bad"`, "Parked operations: 1, highest 1", "Lag of the topic shop &lt;b&gt;: 2 d", "Dead letters: 2", "In progress: ", "A replay writes nothing")
+		`<svg class="chart bad"`, "Parked operations: 1, highest 1", "Outbox lag of the topic shop &lt;b&gt;: 2 d", "Dead letters: 2", "In progress: ",
+		"Executed per minute</bdi>: <span class=\"note\">Not known before", "Replayed per minute</bdi>: <span class=\"note\">A replay writes nothing to the database")
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	one := operation.Define("one", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })
@@ -47,7 +48,7 @@ func TestDoctorPage_ShowsFindings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.get("doctor").want(t, 200, "1 operations are due, and no Worker runs", "→", "operation.Worker", "checks at")
+	d.get("doctor").want(t, 200, "1 operations are due, and no Worker runs", "→", "operation.Worker", "checks ran at")
 	time.Sleep(1100 * time.Millisecond) // a reading of the overview is shared for a second
 	d.get("").want(t, 200, "warnings", "ago")
 	d.get("terms").want(t, 200, "<dt>in doubt</dt>", "<dt>lane</dt>", "docs/glossary.md")

@@ -118,7 +118,7 @@ func (s *site) problemOfAct(err error) problem {
 	case errors.Is(err, inbox.ErrNoDeadLetter): // outbox.ErrNoDeadLetter is the same error
 		return noLetter
 	case errors.As(err, new(*txn.UnknownError)), errors.Is(err, record.ErrUnknown):
-		return problem{http.StatusBadGateway, "The database did not answer COMMIT: the change may or may not be made.", "See What people did, which has the change if it was made."}
+		return problem{http.StatusBadGateway, "The database did not answer COMMIT: the change may or may not be made.", "The page What people did lists the change if it was made."}
 	case errors.As(err, &server) && server.Code == insufficientPrivilege:
 		return problem{http.StatusForbidden, fmt.Sprintf("The role of this page lacks a privilege: %s (SQLSTATE %s). Nothing was changed.", server.Message, server.Code),
 			"A change needs INSERT on idem.audit and privileges on the changed tables: see docs/operate.md."}

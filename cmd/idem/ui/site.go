@@ -57,7 +57,7 @@ func (s *site) get(w http.ResponseWriter, r *http.Request) {
 	case len(parts) == 2 && parts[0] == "static":
 		serveFile(w, r, parts[1])
 	case s.isHidden(r):
-		s.refuse(w, r, problem{http.StatusUnauthorized, "This page is private.", "Log in with the token that idem ui printed at its start, or that is in IDEM_UI_TOKEN."})
+		s.refuse(w, r, problem{http.StatusUnauthorized, "This page is private.", "Log in with the token that idem ui printed when it started, or with that of the variable IDEM_UI_TOKEN."})
 	case len(parts) == 1 && parts[0] == "login":
 		s.render(w, r, http.StatusOK, view{Title: "Log in", content: "login"})
 	default:
@@ -110,7 +110,7 @@ var sheets = map[string]*sheet{
 	"messages":   {"messages", "Messages", []string{"state", "topic", "after"}, true, readMessages, nil},
 	"dead":       {"dead", "Dead letters", []string{"side", "consumer", "source", "class", "after"}, true, readLetters, nil},
 	"letter":     {"letter", "Dead letter", []string{"side", "consumer", "source", "id"}, true, readLetter, nil},
-	"flight":     {"flight", "In flight", nil, true, readFlight, nil},
+	"flight":     {"flight", "Keys in flight", nil, true, readFlight, nil},
 	"acts":       {"acts", "What people did", []string{"act", "person"}, true, readActs, nil},
 	"doctor":     {"doctor", "Doctor", nil, false, readNothing, examine},
 	"terms":      {"terms", "Terms", nil, false, readTerms, nil},

@@ -57,8 +57,8 @@ func TestPage_DescribesAnEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t, nil)
 	for path, sentence := range map[string]string{
-		"": "no operation is parked", "operations": "No operation is parked.", "operations?state=running": "No operation runs.", "operations?state=failed": "No operation is failed.",
-		"messages": "No message waits to be published.", "dead": "There are no dead letters.", "flight": "No transaction holds a key.", "acts": "No person changed anything.",
+		"": "no operation is parked", "operations": "No operation is parked.", "operations?state=running": "No operation is running.", "operations?state=failed": "No operation is in state failed.",
+		"messages": "No message waits to be published.", "dead": "There are no dead letters.", "flight": "No transaction holds a key.", "acts": "No person has changed anything.",
 	} {
 		d.get(path).want(t, 200, sentence, "Read-only")
 	}
@@ -81,7 +81,7 @@ func TestPage_ShowsSessionsThatHoldKeys(t *testing.T) {
 	}()
 	<-began
 	d.get("flight").want(t, 200, "the &lt;shop&gt;", "idle in transaction", `class="number">1</td>`)
-	d.get("").want(t, 200, "in 1 transactions")
+	d.get("").want(t, 200, "in 1 transaction,")
 	close(done)
 	if err := <-ended; err != nil {
 		t.Fatal(err)

@@ -1,5 +1,6 @@
 "use strict";
-// Reads the page again every few seconds while it is looked at, and shows what is in #live. Everything else stays: forms keep what was typed.
+// Reloads #live every few seconds while the page is visible. The rest of the page stays, so that
+// forms keep their input.
 (() => {
 	const every = 5000;
 	const state = document.getElementById("state");
@@ -30,9 +31,9 @@
 			if (paused) return;
 			if (answer.status === 200 && now) {
 				if (!disturbs()) document.getElementById("live").replaceWith(now);
-				tell("Live: read every 5 seconds");
+				tell("Live: reloads every 5 seconds");
 			} else {
-				tell("No answer since " + last + ": what is shown is of that time");
+				tell("The page cannot reload. It shows the state of " + last);
 			}
 			if (answer.status === 200) last = clock();
 			plan();
@@ -46,8 +47,8 @@
 	pause.hidden = false;
 	pause.addEventListener("click", () => {
 		paused = !paused;
-		pause.textContent = paused ? "Go on" : "Pause";
-		tell(paused ? "Paused" : "Live: read every 5 seconds");
+		pause.textContent = paused ? "Resume" : "Pause";
+		tell(paused ? "Paused" : "Live: reloads every 5 seconds");
 		if (paused && asking) asking.abort();
 		paused ? plan() : read();
 	});
@@ -55,6 +56,6 @@
 		clearTimeout(timer);
 		if (!paused && !asking && document.visibilityState === "visible") read();
 	});
-	tell("Live: read every 5 seconds");
+	tell("Live: reloads every 5 seconds");
 	plan();
 })();
