@@ -135,6 +135,16 @@ func (p *page) fill(selector, value string) {
 	p.do(chromedp.SetValue(chromedp.CSS(selector), value))
 }
 
+// login logs in as Ann.
+func (p *page) login(token string) {
+	p.t.Helper()
+	p.open("login")
+	p.fill("[name=token]", token)
+	p.fill("[name=person]", "Ann")
+	p.click("form.box button")
+	p.says("You may act as Ann")
+}
+
 // says waits until the page contains text.
 func (p *page) says(text string) {
 	p.t.Helper()
@@ -185,7 +195,7 @@ func TestTextOfStrangersDoesNotRunInTheBrowser(t *testing.T) {
 	p.click("tbody a")
 	p.says("not shown here")
 	p.runsNothing()
-	p.says("This page only reads")
+	p.says("This page is read-only")
 }
 
 func TestPersonSeesWhatIsParkedAndHelps(t *testing.T) {
@@ -202,10 +212,7 @@ func TestPersonSeesWhatIsParkedAndHelps(t *testing.T) {
 	p.fill("[name=person]", "Ann")
 	p.click("form.box button")
 	p.says("That is not the token")
-	p.fill("[name=token]", token)
-	p.fill("[name=person]", "Ann")
-	p.click("form.box button")
-	p.says("You may act as Ann")
+	p.login(token)
 
 	p.open("operations")
 	p.click("tbody a")
@@ -236,12 +243,7 @@ func TestPersonSeesWhatIsParkedAndHelps(t *testing.T) {
 func TestPageOfAnotherPortCannotAct(t *testing.T) {
 	t.Parallel()
 	p, token := openUI(t, "--write")
-	p.open("login")
-	p.says("Your name")
-	p.fill("[name=token]", token)
-	p.fill("[name=person]", "Ann")
-	p.click("form.box button")
-	p.says("You may act as Ann")
+	p.login(token)
 	var id string
 	if err := p.pool.QueryRow(t.Context(), "SELECT id::text FROM idem.operations WHERE state = 'parked' LIMIT 1").Scan(&id); err != nil {
 		t.Fatal(err)
@@ -280,28 +282,91 @@ func TestPageReadsItselfAgainAndLeavesFormsAlone(t *testing.T) {
 	p.says("Paused")
 }
 
-// On a phone, a person sees without scrolling why an operation is parked and what to do next.
-func TestUI_ReasonAndNextStepNeedNoScrolling(t *testing.T) {
-	t.Parallel()
-	p, _ := openUI(t)
-	const hidden = `[".reason", ".next"].filter((selector) => {
+// sizes are those of a phone, less the bars of its browser, of a tablet and of a laptop.
+var sizes = [][2]int64{{390, 664}, {768, 1024}, {1280, 720}}
+
+// wantInView fails the test unless the reason and the next step are visible without scrolling.
+func (p *page) wantInView() {
+	p.t.Helper()
+	found, err := chromedp.Run(p.tab, chromedp.Evaluate[string](`innerWidth + " pixels" + [".reason", ".next"].filter((selector) => {
 		const e = document.querySelector("#live " + selector), box = e?.getBoundingClientRect();
 		const seen = e && document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
 		return !(seen && e.contains(seen) && box.left >= 0 && box.top >= 0 && box.right <= innerWidth && box.bottom <= innerHeight && !e.innerText.includes("…"));
-	}).join(" and ")`
-	for _, size := range [][2]int64{{390, 664}, {768, 1024}, {1280, 720}} { // a phone, less the bars of its browser
+	}).map((selector) => ", not visible: " + selector)`))
+	if err != nil || strings.Contains(found, "not visible") {
+		p.t.Errorf("%s, %v", found, err)
+	}
+}
+
+func TestUI_ReasonAndNextStepNeedNoScrolling(t *testing.T) {
+	t.Parallel()
+	p, _ := openUI(t)
+	for _, size := range sizes {
 		p.do(chromedp.EmulateViewport(size[0], size[1]))
 		p.open("operations")
 		p.says("must not happen twice")
-		for _, path := range []string{"operations", ""} {
-			if path == "" {
-				p.click("tbody a")
-				p.says("Parked at step")
-			}
-			found, err := chromedp.Run(p.tab, chromedp.Evaluate[string](hidden))
-			if err != nil || found != "" {
-				t.Errorf("%v: not visible: %s, %v", size, found, err)
-			}
+		p.wantInView()
+		p.click("tbody a")
+		p.says("Parked at step")
+		p.wantInView()
+	}
+}
+
+// A person who sees the page for the first time finds the session that blocks a key.
+func TestUI_BlockerOfAKeyIsOneClickAway(t *testing.T) {
+	t.Parallel()
+	p, _ := openUI(t)
+	root := blockKey(t, p.pool)
+	for _, size := range sizes {
+		p.do(chromedp.EmulateViewport(size[0], size[1]))
+		p.open("")
+		p.click(`#live a[href$="flight"]`)
+		p.says(fmt.Sprintf("Blocked by process %d (psql of Ann)", root))
+		p.says(fmt.Sprintf("pg_terminate_backend(%d)", root))
+		p.wantInView()
+	}
+}
+
+// blockKey leaves a key in progress until the end of the test. The call of the key waits for a
+// session, which waits for another session, which is idle in its transaction. It returns the
+// process id of the last.
+func blockKey(t *testing.T, pool *pgxpool.Pool) (root uint32) {
+	t.Helper()
+	ctx := t.Context()
+	open := func(application string) *pgxpool.Pool {
+		return pgtest.Open(t, pool.Config().ConnString(), func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = application })
+	}
+	begin := func(application, sql string) pgx.Tx {
+		tx, err := open(application).Begin(ctx)
+		if err == nil {
+			_, err = tx.Exec(ctx, sql)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+		return tx
+	}
+	if _, err := pool.Exec(ctx, "CREATE TABLE stock (sku) AS VALUES ('teapot'), ('samovar')"); err != nil {
+		t.Fatal(err)
+	}
+	root = begin("psql of Ann", "UPDATE stock SET sku = sku WHERE sku = 'samovar'").Conn().PgConn().PID()
+	report := begin("nightly report", "UPDATE stock SET sku = sku WHERE sku = 'teapot'")
+	shop := open("shop")
+	var waiting sync.WaitGroup
+	t.Cleanup(waiting.Wait) // ctx is done by then
+	waiting.Go(func() { _, _ = report.Exec(ctx, "UPDATE stock SET sku = sku WHERE sku = 'samovar'") })
+	waiting.Go(func() {
+		_, _ = idem.Do(ctx, shop, "tenant-1/POST %2Forders", "7f3c9a52-0d1e", idem.HashBytes(), func(tx pgx.Tx) (idem.Response, error) {
+			_, err := tx.Exec(ctx, "UPDATE stock SET sku = sku WHERE sku = 'teapot'")
+			return idem.Response{}, err
+		})
+	})
+	for blocked := 0; blocked < 2; time.Sleep(20 * time.Millisecond) {
+		err := pool.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&blocked)
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
+	return root
 }
