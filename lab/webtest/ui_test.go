@@ -292,7 +292,7 @@ func (p *page) wantInView() {
 		const e = document.querySelector("#live " + selector), box = e?.getBoundingClientRect();
 		const seen = e && document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
 		return !(seen && e.contains(seen) && box.left >= 0 && box.top >= 0 && box.right <= innerWidth && box.bottom <= innerHeight && !e.innerText.includes("…"));
-	}).map((selector) => ", not visible: " + selector)`))
+	}).map((selector) => ", not visible: " + selector).join("")`))
 	if err != nil || strings.Contains(found, "not visible") {
 		p.t.Errorf("%s, %v", found, err)
 	}
