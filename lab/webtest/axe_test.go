@@ -34,6 +34,7 @@ func axe(t *testing.T) string {
 // scheme.
 func (p *page) check(axe, name string) {
 	p.t.Helper()
+	p.do(chromedp.Evaluate[chromedp.Void](axe))
 	for _, scheme := range []string{"light", "dark"} {
 		p.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 			_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia,
@@ -41,7 +42,7 @@ func (p *page) check(axe, name string) {
 			return err
 		}))
 		for _, width := range []int64{390, 768, 1280} {
-			p.do(chromedp.EmulateViewport(width, 800), chromedp.Evaluate[chromedp.Void](axe))
+			p.do(chromedp.EmulateViewport(width, 800))
 			found, err := chromedp.Run(p.tab, chromedp.Evaluate[[]string](`axe.run({resultTypes: ["violations"]}).then((found) =>
 				found.violations.flatMap(({id, nodes}) => nodes.map(({target, failureSummary}) => id + " at " + target + ": " + failureSummary)))`, chromedp.EvalAwaitPromise))
 			if err != nil || len(found) > 0 {
@@ -71,29 +72,39 @@ func letMessagesFail(t *testing.T, pool *pgxpool.Pool) {
 func TestUI_AxeFindsNoViolation(t *testing.T) {
 	t.Parallel()
 	source := axe(t)
-	p, token := openUI(t, "--write")
-	blockKey(t, p.pool)
-	letMessagesFail(t, p.pool)
-	checkFirst := func(list string) {
+	open := func(t *testing.T) (p *page, token string) {
+		p, token = openUI(t, "--write")
+		blockKey(t, p.pool)
+		letMessagesFail(t, p.pool)
+		return p, token
+	}
+	checkFirst := func(p *page, list string) {
 		p.open(list)
 		address, err := chromedp.Run(p.tab, chromedp.Evaluate[string](`document.querySelector("tbody a").href`))
 		if err != nil {
-			t.Fatal(err)
+			p.t.Fatal(err)
 		}
 		p.do(chromedp.Navigate(address))
 		p.check(source, "the first of "+list)
 	}
-	p.open("login")
-	p.check(source, "login")
-	checkFirst("operations") // offers the login
-	p.login(token)
-	for _, path := range []string{"", "operations", "operations?state=running", "messages", "messages?state=delayed", "dead", "flight", "acts", "doctor", "terms", "none"} {
-		p.open(path)
-		p.check(source, path)
-	}
-	for _, list := range []string{"operations", "operations?state=running", "operations?state=completed", "dead"} {
-		checkFirst(list)
-	}
+	t.Run("lists", func(t *testing.T) {
+		p, token := open(t)
+		p.login(token)
+		for _, path := range []string{"", "operations", "operations?state=running", "messages", "messages?state=delayed", "dead", "flight", "acts", "doctor", "terms", "none"} {
+			p.open(path)
+			p.check(source, path)
+		}
+	})
+	t.Run("details", func(t *testing.T) {
+		p, token := open(t)
+		p.open("login")
+		p.check(source, "login")
+		checkFirst(p, "operations") // offers the login
+		p.login(token)
+		for _, list := range []string{"operations", "operations?state=running", "operations?state=completed", "dead"} {
+			checkFirst(p, list)
+		}
+	})
 }
 
 func TestOrders_AxeFindsNoViolation(t *testing.T) {
