@@ -30,8 +30,8 @@ type Holder struct {
 	Blocker *Blocker `json:"blocked_by,omitempty"`
 }
 
-// LongHeld is how long a transaction may hold a key before the page warns about it. It is the default
-// of idem stuck --older.
+// LongHeld is how long a transaction may hold a key before the page warns about it. It is the
+// default of idem stuck --older.
 const LongHeld = time.Minute
 
 // IsLong reports whether the transaction has held its keys for LongHeld or longer.
