@@ -250,15 +250,7 @@ func (c *operationResolveCommand) Run(s *session) error {
 			options = append(options, idem.WithSealer(sealer))
 		}
 	}
-	finding, outcome := operation.NotHappened, "did not happen and will not be made"
-	switch {
-	case c.Happened:
-		finding, outcome = operation.Happened(value), "happened and is not made again"
-	case c.Refused != "":
-		finding, outcome = operation.Refused(errors.New(c.Refused)), "was refused by the other side"
-	case call.IsUndo():
-		outcome = "did not happen and is made again"
-	}
+	finding, outcome := c.finding(call, value)
 	abridge(&o.Key, false)
 	seen := operation.Status{Epoch: o.Epoch}
 	what := fmt.Sprintf("that %s %s, for", doubtName(call), outcome)
@@ -266,6 +258,19 @@ func (c *operationResolveCommand) Run(s *session) error {
 		func(ctx context.Context, o *record.Operation) error {
 			return operation.Resolve(ctx, s.pool, o.ID, finding.As(seen).Of(call.Name), options...)
 		})
+}
+
+// finding returns what the flags state about a call, for Resolve and as a text.
+func (c *operationResolveCommand) finding(call *record.CallInDoubt, value json.RawMessage) (finding operation.Finding, outcome string) {
+	switch {
+	case c.Happened:
+		return operation.Happened(value), "happened and is not made again"
+	case c.Refused != "":
+		return operation.Refused(errors.New(c.Refused)), "was refused by the other side"
+	case call.IsUndo():
+		return operation.NotHappened, "did not happen and is made again"
+	}
+	return operation.NotHappened, "did not happen and will not be made"
 }
 
 // call returns the call that --step names, or else the first call in doubt. It returns nil if there
