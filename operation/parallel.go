@@ -222,7 +222,7 @@ func (op *Op) loadCall(call *parallelCall) {
 	switch {
 	case s.recorded != nil && s.recorded.Value != nil:
 		call.tries = triesOf(s.recorded.Value)
-	case w.at.Seq == s.seq, w.at.Seq == 0 && w.at.Step == s.name:
+	case w.rowless == s.seq, w.at.Seq == 0 && w.at.Step == s.name: // older code has made it alone
 		call.tries = w.at.Tries
 	}
 	switch {
