@@ -8,7 +8,6 @@ replace (
 )
 
 require (
-	github.com/anishathalye/porcupine v1.3.1
 	github.com/google/go-cmp v0.7.0
 	github.com/idem-go/idem v0.1.0
 	github.com/idem-go/idem/example/fleet v0.1.0

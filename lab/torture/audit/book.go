@@ -32,6 +32,7 @@ type book struct {
 	calls      map[history.Op]*call
 	alive      map[uint32]time.Duration // by process: its last event
 	begun      map[uint32]time.Duration // by process: when it last began a run of a function
+	passages   passages
 	found      []rule.Violation
 }
 
@@ -80,7 +81,7 @@ type call struct {
 func Run(state *journal.State, books []journal.Entry, events []journal.Event, options Options) *rule.Result {
 	b := &book{
 		options: options, operations: map[string]*operation{}, calls: map[history.Op]*call{},
-		alive: map[uint32]time.Duration{}, begun: map[uint32]time.Duration{},
+		alive: map[uint32]time.Duration{}, begun: map[uint32]time.Duration{}, passages: passages{},
 	}
 	b.readState(state)
 	for _, e := range books {
@@ -99,6 +100,10 @@ func Run(state *journal.State, books []journal.Entry, events []journal.Event, op
 	}
 	for _, o := range b.operations {
 		b.audit(o)
+		if steps := b.accept(o); steps > 0 {
+			result.Histories++
+			result.Steps += steps
+		}
 	}
 	b.checkKeys()
 	b.checkAnew()

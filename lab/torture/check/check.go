@@ -7,9 +7,9 @@
 //   - rule.go checks the rules that do not depend on the order of the answers. For example, an
 //     error means that nothing was committed, a replay equals the committed response, and
 //     retention periods do not overlap.
-//   - model.go checks the rest with porcupine: is there one order of all answers that agrees with
-//     the clock and in which each answer is right? A call that never returned may have happened
-//     at any time after it began, or not at all.
+//   - model.go checks the rest with the specification of package model: is the history, event by
+//     event, what the callers of a behavior of it see? A call that never returned may have been
+//     committed at any time after its fn ran, or not at all.
 //
 // Package ledger finds what is wrong in the database alone, such as an effect without its record.
 // This package adds those findings to its result.
@@ -31,10 +31,6 @@ type Options struct {
 	// Start is when the run began, by the clock of package history. Printed times are relative to
 	// it.
 	Start time.Duration
-
-	// Patience limits the search for an order of the answers of one key. A key that takes longer is
-	// reported as unchecked.
-	Patience time.Duration
 
 	// ClockMoved are the times during which the clock of the database was wrong. The retention
 	// period of an execution in such a time is not judged.
@@ -87,9 +83,12 @@ func judge(operations []*history.Operation, state *ledger.State, options *Option
 	for range runtime.GOMAXPROCS(0) {
 		checkers.Go(func() {
 			for k := range queue {
-				violations, complete := k.check()
+				violations, steps, complete := k.check()
 				mu.Lock()
 				r.Violations = append(r.Violations, violations...)
+				if r.Steps += steps; steps > 0 {
+					r.Histories++
+				}
 				if !complete {
 					r.Unchecked = append(r.Unchecked, fmt.Sprintf("scope %s, key %s", k.scope, k.name.key))
 				}

@@ -67,20 +67,21 @@ func gather(operations []*history.Operation, state *ledger.State, options *Optio
 	return keys
 }
 
-// check returns the violations of the key. complete is false if the search for an order timed out.
-func (k *key) check() (violations []rule.Violation, complete bool) {
+// check returns the violations of the key, and the number of steps of the model that explain its
+// history. complete is false if the history is too large for the model.
+func (k *key) check() (violations []rule.Violation, steps int, complete bool) {
 	if k.scope == history.CommitScope {
 		k.checkTold()
-		return k.violations, true
+		return k.violations, 0, true
 	}
 	k.trace()
 	k.applyRules()
 	complete = true
-	// After a violation there is usually no order either, which would only repeat the finding.
+	// After a violation the model usually refuses the history too, which would only repeat it.
 	if len(k.violations) == 0 {
-		complete = k.linearize()
+		steps, complete = k.accept()
 	}
-	return k.violations, complete
+	return k.violations, steps, complete
 }
 
 func (k *key) violate(broken rule.Rule, detail string, involved ...*history.Operation) {

@@ -2,204 +2,348 @@ package check
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/model"
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// The state of the model is the index of the execution whose record the key has, or nothing.
-const nothing = -1
+// The history of a key is accepted if it is what the callers of a behavior of model.Keys see.
+//
+// accept takes the events of the history in the order of their times. Between two events the server
+// may have committed or rolled back, so it keeps the set of all states that are possible. It
+// changes a state by steps of the specification only, with one exception: a failover to a standby
+// that lags behind brings back an earlier row.
+//
+// A run of fn is a claim. A call that executed has committed when it returns. A replay, and a
+// mismatch, is a load at some time while the call was in progress. A call that returned ErrInProgress
+// has met no live record at some time. Any other error may come at any time, from an execution that
+// is not committed.
 
-// step is what one answer implies about the state.
-type step struct {
-	kind     stepKind
-	x        *execution // written or read
-	payload  string     // of the refused request
-	created  int64      // creation time of the record that a mismatch reported
-	call     *history.Operation
-	from, to time.Duration
+// spec is the protocol, for one key and any number of crashes.
+var spec = model.Keys{Keys: 1, Crashes: math.MaxUint8}
+
+// possible is a state that the key can be in. It has the call that has claimed the key, if any: the
+// other calls in progress have no transaction.
+type possible struct {
+	model.State
+	justified [4]uint64 // the calls in progress whose outcome has come true, by their number
+	losses    uint64    // the failovers that have lost commits
 }
 
-type stepKind int
-
+// Slots of a state.
 const (
-	write stepKind = iota
-	read
-	refuse
-	lose // a failover
+	holder = iota
+	reader
 )
 
-// after returns the states that the key can be in after the step. It returns none if the step
-// cannot happen in that state.
-//
-// A write needs a key without a live record. A read needs the record of its execution, a refuse a
-// record with another payload. A lose, which is a failover, may lead back to any earlier record.
-func (k *key) after(state int, s *step) []int {
-	switch s.kind {
-	case write:
-		if state == nothing || !k.executions[state].overlaps(s.x) || k.clockUncertain(k.executions[state], s.x) || k.purgedAhead(k.executions[state]) {
-			return []int{s.x.index}
-		}
-	case read:
-		if state == s.x.index {
-			return []int{state}
-		}
-	case refuse:
-		if state != nothing && k.executions[state].payload != s.payload && k.told(state, s.created) {
-			return []int{state}
-		}
-	case lose:
-		states := []int{nothing, state}
-		for _, x := range k.executions {
-			if len(x.effects) > 0 || x.record != nil || x.purged || x.rejected {
-				states = append(states, x.index)
-			}
-		}
-		return states
-	}
-	return nil
+// follower follows the states of a key through its history.
+type follower struct {
+	*key
+	states  map[possible]int           // with the number of steps to each
+	numbers map[*history.Operation]int // of the calls in progress
+	ran     map[*execution]bool        // the executions of calls in progress that may be recorded
+	losing  map[int]bool               // the failovers in progress
+	hashes  map[string]uint8
 }
 
-// told reports whether a mismatch that reported the creation time can have seen the record of the
-// state.
-func (k *key) told(state int, created int64) bool {
-	x := k.executions[state]
-	return x.created == 0 || x.created == created
+// event is an event of a call, or of a failover.
+type event struct {
+	at   time.Duration
+	kind eventKind
+	call *history.Operation
+	run  string
+	loss int
 }
 
-// steps returns the answers that imply something about the state. Errors imply nothing here: that
-// they committed nothing is checked by checkLeftNothing.
-func (k *key) steps() []*step { return append(k.writes(), essential(k.reads())...) }
+type eventKind int
 
-// writes returns the executions and the failovers. An execution whose call never returned has no
-// end: porcupine may order it after all reads, which is equivalent to not executing it.
-func (k *key) writes() []*step {
-	var steps []*step
-	for _, x := range k.executions {
-		s := &step{kind: write, x: x, call: x.maker, to: history.Forever}
-		if x.maker != nil {
-			s.from = x.maker.Begin
-			if x.maker.Outcome == history.Executed {
-				s.to = x.maker.End
-			}
-		}
-		steps = append(steps, s)
-	}
-	for _, loss := range k.options.Losses {
-		steps = append(steps, &step{kind: lose, from: loss.From - lag, to: loss.To})
-	}
-	return steps
-}
+const (
+	begins eventKind = iota
+	runs
+	returns
+)
 
-// reads returns the replays and the mismatches. A read begins with its leader, because a call may
-// share an answer that an earlier call of its process got.
-func (k *key) reads() []*step {
-	var reads []*step
+// events returns the history in its order. A call can read as soon as its leader, because it may
+// share the answer of that call. The outcome of a call that never returned, or that does not know
+// it, may come true at any time.
+func (k *key) events() (events []event) {
 	for _, o := range k.operations {
-		s := &step{payload: o.Payload, call: o, from: k.leader(o).Begin, to: o.End}
-		switch o.Outcome {
-		case history.Replayed:
-			s.kind, s.x = read, k.byID[o.ExecutionID]
-		case history.Mismatch:
-			s.kind, s.created = refuse, o.Created
-		default:
-			continue
+		from, to := o.Begin, o.End
+		if o.Outcome == history.Replayed || o.Outcome == history.Mismatch {
+			from = k.leader(o).Begin
 		}
-		reads = append(reads, s)
+		if o.Outcome == history.Unknown {
+			to = history.Forever
+		}
+		events = append(events, event{at: from, kind: begins, call: o}, event{at: to, kind: returns, call: o})
+		for _, r := range o.Runs {
+			events = append(events, event{at: r.At, kind: runs, call: o, run: r.ExecutionID})
+		}
 	}
-	return reads
+	for i, loss := range k.options.Losses {
+		events = append(events, event{at: loss.From - lag, kind: begins, loss: i}, event{at: loss.To, kind: returns, loss: i})
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.kind, b.kind)) })
+	return events
 }
 
-// essential removes redundant reads. A read is redundant if another read of the same kind saw the
-// same and its interval lies within the interval of the first: every order that suits the shorter
-// interval suits the longer one.
-func essential(reads []*step) []*step {
-	slices.SortStableFunc(reads, func(a, b *step) int {
-		return cmp.Or(cmp.Compare(a.to, b.to), -cmp.Compare(a.from, b.from))
-	})
-	type seen struct {
-		kind    stepKind
-		x       *execution
-		payload string
-		created int64
+// accept returns the number of steps of the specification that explain the history. It adds a
+// violation if there are none. complete is false if the history is too large.
+func (k *key) accept() (steps int, complete bool) {
+	f := &follower{
+		key: k, states: map[possible]int{{}: 0}, numbers: make(map[*history.Operation]int),
+		ran: make(map[*execution]bool), losing: make(map[int]bool), hashes: make(map[string]uint8),
 	}
-	latest := make(map[seen]*step) // of the kept reads, which end no later
-	var kept []*step
-	for _, s := range reads {
-		what := seen{s.kind, s.x, s.payload, s.created}
-		if other := latest[what]; other != nil && other.from >= s.from {
-			continue
+	if len(k.executions) >= math.MaxUint16 || len(k.options.Losses) > 64 {
+		return 0, false
+	}
+	for _, e := range k.events() {
+		if !f.prepare(e) {
+			return 0, false
 		}
-		latest[what] = s
-		kept = append(kept, s)
+		next := make(map[possible]int)
+		for s, steps := range f.states {
+			f.follow(s, steps, e, next)
+		}
+		f.states = next
+		if len(f.states) == 0 {
+			k.violate(rule.Order, "the model has no step for the last of these", append(slices.Collect(maps.Keys(f.numbers)), e.call)...)
+			return 0, true
+		}
+		f.finish(e)
 	}
-	return kept
+	return slices.Max(slices.Collect(maps.Values(f.states))), true
 }
 
-// linearize searches an order of the steps in which each is right, and adds a violation if there is
-// none. It returns false if the search timed out.
-func (k *key) linearize() (complete bool) {
-	steps := k.steps()
-	switch k.order(steps) {
-	case porcupine.Unknown:
-		return false
-	case porcupine.Illegal:
-		var calls []*history.Operation
-		for _, s := range steps {
-			calls = append(calls, s.call)
+// prepare numbers a call that begins. It returns false if too many are in progress.
+func (f *follower) prepare(e event) bool {
+	switch {
+	case e.call == nil:
+		f.losing[e.loss] = e.kind == begins
+	case e.kind == begins:
+		used := slices.Sorted(maps.Values(f.numbers))
+		n := 0
+		for n < len(used) && used[n] == n {
+			n++
 		}
-		k.violate(rule.Order, "there is none for these", calls...)
+		f.numbers[e.call] = n
+		return n < 256 && len(f.states) < 1<<12
+	case e.kind == runs && f.byID[e.run] != nil:
+		f.ran[f.byID[e.run]] = true
 	}
 	return true
 }
 
-func (k *key) order(steps []*step) porcupine.CheckResult {
-	operations := make([]porcupine.Operation, len(steps))
-	for i, s := range steps {
-		operations[i] = porcupine.Operation{ClientId: i, Input: s, Call: int64(s.from), Return: int64(s.to)}
-	}
-	return porcupine.CheckOperationsTimeout(k.model(steps), operations, cmp.Or(k.options.Patience, patience))
-}
-
-// model returns the deterministic model if no failover lost commits, because it is much faster.
-func (k *key) model(steps []*step) porcupine.Model {
-	for _, s := range steps {
-		if s.kind == lose {
-			return k.nondeterministic()
+func (f *follower) finish(e event) {
+	if e.call != nil && e.kind == returns {
+		delete(f.numbers, e.call)
+		for _, r := range e.call.Runs {
+			delete(f.ran, f.byID[r.ExecutionID])
 		}
 	}
-	return porcupine.Model{
-		Init: func() any { return nothing },
-		Step: func(state, input, _ any) (bool, any) {
-			next := k.after(state.(int), input.(*step))
-			if len(next) == 0 {
-				return false, state
-			}
-			return true, next[0]
-		},
-		Hash: func(state any) uint64 { return uint64(state.(int) - nothing) },
+}
+
+// follow adds the states that are possible after the event, if s was possible before.
+func (f *follower) follow(s possible, steps int, e event, next map[possible]int) {
+	switch {
+	case e.call == nil, e.kind == begins:
+	case e.kind == runs:
+		s.justify(f.numbers[e.call], false)
+		if !f.claimBy(&s, &steps, e) {
+			return
+		}
+	case f.needs(e.call) && !s.isJustified(f.numbers[e.call]), e.call.Outcome.CommittedNothing() && f.isCommitted(e.call):
+		return
+	default:
+		s.justify(f.numbers[e.call], false)
+	}
+	f.add(s, steps, next)
+}
+
+// needs reports whether the outcome of the call must have come true.
+func (f *follower) needs(o *history.Operation) bool {
+	switch o.Outcome {
+	case history.Executed, history.Replayed, history.Mismatch:
+		return true
+	case history.InProgress: // a follower may have waited for a leader that has no connection
+		return !f.follows(o) && len(f.options.Losses)+len(f.options.ClockMoved) == 0
+	}
+	return !o.Outcome.CommittedNothing() && f.isCommitted(o)
+}
+
+// isCommitted reports whether an execution of the call is known to be committed.
+func (f *follower) isCommitted(o *history.Operation) bool {
+	return slices.ContainsFunc(o.Runs, func(r history.Run) bool {
+		x := f.byID[r.ExecutionID]
+		return x != nil && x.certain
+	})
+}
+
+// add adds a state, with the states to which the server can go from there before the next event.
+func (f *follower) add(s possible, steps int, next map[possible]int) {
+	f.read(&s, &steps)
+	if _, known := next[s]; known {
+		return
+	}
+	next[s] = steps
+	for i, now := range f.losing {
+		if now && s.losses>>i&1 == 0 {
+			f.lose(s, steps, i, next)
+		}
+	}
+	if by := s.Calls[holder].ID; by != 0 {
+		x, t, n := f.executions[by-1], s, steps
+		ended := !history.EndsTransaction(x.maker.Fn) || f.walk(&t, &n, holder, "FnRestartsTx")
+		if ended && !x.rejected && f.walk(&t, &n, holder, "FnReturns", "Commit") {
+			f.record(t, n, x, next)
+		}
+		if t, n := s, steps; f.walk(&t, &n, holder, "Deadlock") {
+			t.Calls[holder] = model.Call{}
+			f.add(t, n, next)
+		}
+		return
+	}
+	for x := range f.ran {
+		t, n := s, steps
+		if x.rejected && !s.isJustified(f.numbers[x.maker]) && f.claim(&t, &n, f.callOf(x, true), f.mayExpireBefore(x)) && f.walk(&t, &n, holder, "Commit") {
+			f.record(t, n, x, next)
+		}
 	}
 }
 
-func (k *key) nondeterministic() porcupine.Model {
-	model := porcupine.NondeterministicModel{
-		Init: func() []any { return []any{nothing} },
-		Step: func(state, input, _ any) []any {
-			var states []any
-			for _, next := range k.after(state.(int), input.(*step)) {
-				states = append(states, next)
-			}
-			return states
-		},
-		Hash: func(state any) uint64 { return uint64(state.(int)-nothing+1) * (math.MaxUint64 / 59) },
+// record adds the state after the COMMIT of an execution. The effect must be in the database.
+func (f *follower) record(s possible, steps int, x *execution, next map[possible]int) {
+	if int(s.Keys[0].Live) != len(x.effects) && !f.mayBeLost(x) {
+		return
 	}
-	return model.ToModel()
+	s.Calls[holder] = model.Call{}
+	s.justify(f.numbers[x.maker], true)
+	f.add(s, steps, next)
 }
 
-// patience is the default of Options.Patience.
-const patience = 10 * time.Second
+// lose adds the states after a failover: the key has no record, or an earlier one.
+func (f *follower) lose(s possible, steps, loss int, next map[possible]int) {
+	s.losses |= 1 << loss
+	s.State = model.State{}
+	f.add(s, steps, next)
+	for _, x := range f.executions {
+		if len(x.effects) > 0 || x.record != nil || x.purged || x.rejected {
+			s.State = model.State{}
+			s.Keys[0].Row = model.Row{State: model.Completed, Hash: f.hash(x.payload), By: f.callOf(x, false).ID}
+			s.Keys[0].Live = 1
+			f.add(s, steps, next)
+		}
+	}
+}
+
+// read justifies the calls in progress that can read what they have returned.
+func (f *follower) read(s *possible, steps *int) {
+	row := s.Keys[0].Row
+	live := row.State != model.NoRow && !row.Expired
+	for o, n := range f.numbers {
+		if s.isJustified(n) {
+			continue
+		}
+		if o.Outcome == history.InProgress {
+			ends := o.Wall + (o.End - o.Begin + time.Minute).Microseconds()
+			s.justify(n, !live || f.executions[row.By-1].retainedUntil() < ends)
+		}
+		if !live || o.Outcome != history.Replayed && o.Outcome != history.Mismatch {
+			continue
+		}
+		x := f.executions[row.By-1]
+		action := model.Action("Replay")
+		if o.Outcome == history.Mismatch {
+			action = "Mismatch"
+		}
+		same := o.ExecutionID == x.id || action == "Mismatch" && (x.created == 0 || x.created == o.Created)
+		late := len(f.options.ClockMoved) == 0 && x.expires != 0 && x.expires < f.leader(o).Wall
+		t, n2 := *s, *steps
+		t.Calls[reader] = model.Call{ID: math.MaxUint16, Hash: f.hash(o.Payload), Phase: model.Asking}
+		if same && !late && f.walk(&t, &n2, reader, "Conflict", action) {
+			s.justify(n, true)
+			*steps = n2
+		}
+	}
+}
+
+// claimBy claims the key for a run of fn. The claim of a run that is not committed is not judged if
+// the clock of the database moved or commits were lost.
+func (f *follower) claimBy(s *possible, steps *int, e event) bool {
+	if e.run != e.call.Runs[0].ExecutionID { // a call has one execution id
+		return false
+	}
+	if x := f.byID[e.run]; x != nil {
+		return f.claim(s, steps, f.callOf(x, false), f.mayExpireBefore(x))
+	}
+	if s.Calls[holder].ID != 0 || len(f.options.Losses)+len(f.options.ClockMoved) > 0 {
+		return s.Calls[holder].ID == 0
+	}
+	ran := e.call.Wall + (e.at - e.call.Begin).Microseconds()
+	call := model.Call{ID: math.MaxUint16, Hash: f.hash(e.call.Payload), Phase: model.Asking}
+	claimed := f.claim(s, steps, call, func(y *execution) bool { return y.retainedUntil() <= ran }) && f.walk(s, steps, holder, "Deadlock")
+	s.Calls[holder] = model.Call{}
+	return claimed
+}
+
+// claim claims the key for a call. expires reports whether a record may have expired before that.
+func (f *follower) claim(s *possible, steps *int, call model.Call, expires func(*execution) bool) bool {
+	row := s.Keys[0].Row
+	if s.Calls[holder].ID != 0 || row.State != model.NoRow && !row.Expired && !expires(f.executions[row.By-1]) {
+		return false
+	}
+	s.Calls[holder] = call
+	if row.State == model.NoRow {
+		return f.walk(s, steps, holder, "Claim")
+	}
+	return (row.Expired || f.walk(s, steps, 0, "Expire")) && f.walk(s, steps, holder, "Conflict", "Expired", "TakeOver")
+}
+
+// mayExpireBefore returns a function that reports whether a record may have expired before x held
+// the key.
+func (f *follower) mayExpireBefore(x *execution) func(*execution) bool {
+	return func(y *execution) bool { return !y.overlaps(x) || f.clockUncertain(y, x) || f.purgedAhead(y) }
+}
+
+// walk takes steps of the specification. It returns false if one of them is not enabled.
+func (f *follower) walk(s *possible, steps *int, actor int, actions ...model.Action) bool {
+	for _, action := range actions {
+		enabled := false
+		spec.Next(s.State, func(step model.Step, to model.State) {
+			if step == (model.Step{Action: action, Actor: actor}) && !enabled {
+				enabled, s.State = true, to
+			}
+		})
+		if !enabled {
+			return false
+		}
+		*steps++
+	}
+	return true
+}
+
+func (f *follower) callOf(x *execution, rejects bool) model.Call {
+	return model.Call{ID: uint16(x.index) + 1, Hash: f.hash(x.payload), Phase: model.Asking, Reject: rejects}
+}
+
+// hash returns a number for a payload.
+func (f *follower) hash(payload string) uint8 {
+	if _, known := f.hashes[payload]; !known {
+		f.hashes[payload] = uint8(len(f.hashes))
+	}
+	return f.hashes[payload]
+}
+
+func (s *possible) isJustified(n int) bool { return s.justified[n/64]>>(n%64)&1 == 1 }
+
+func (s *possible) justify(n int, is bool) {
+	s.justified[n/64] &^= 1 << (n % 64)
+	if is {
+		s.justified[n/64] |= 1 << (n % 64)
+	}
+}

@@ -50,8 +50,11 @@ func Print(w io.Writer, leg *Leg) {
 	for _, f := range leg.Failures {
 		fmt.Fprintf(w, "  FAILED: %s\n", f)
 	}
+	if leg.Histories > 0 {
+		fmt.Fprintf(w, "  %d histories accepted by the model, in %d steps\n", leg.Histories, leg.Steps)
+	}
 	if n := len(leg.Unchecked); n > 0 {
-		fmt.Fprintf(w, "  UNCHECKED: %d keys, for want of time: %s\n", n, strings.Join(leg.Unchecked[:min(n, 10)], "; "))
+		fmt.Fprintf(w, "  UNCHECKED: %d keys, too large for the model: %s\n", n, strings.Join(leg.Unchecked[:min(n, 10)], "; "))
 	}
 	const inFull = 2
 	counts := make(map[rule.Rule]int)

@@ -36,15 +36,17 @@ func (v Violation) String() string {
 // Result is the result of the check of a run.
 type Result struct {
 	Violations []Violation
-	Unchecked  []string // keys for which the search for an order timed out
+	Unchecked  []string // keys whose history is too large for the model
 	Calls      int
 	Keys       int
+	Histories  int // that the model accepts: of keys, or of operations
+	Steps      int // of the model, in these
 }
 
 // Rules that package check verifies with the history of a key.
 const (
 	Once       Rule = "a key is executed once in its retention period"
-	Order      Rule = "there is an order of all answers in which each is right"
+	Order      Rule = "every history is a behavior of the model"
 	Nothing    Rule = "a call that returns an error has committed nothing"
 	Free       Rule = "a key that no other call uses is not in progress" // only without faults
 	Live       Rule = "a key whose answer is known and retained is not in progress"
@@ -115,6 +117,7 @@ const (
 	OneOutcome  Rule = "a key has one outcome"
 	Signalled   Rule = "a signal that came in time is received"
 	OneWorker   Rule = "one process at a time works on an operation" // only without faults
+	Epoch       Rule = "every commit of an operation is a step of the model"
 )
 
 // Further rules about operations. They matter if the code changes, functions fail or calls are

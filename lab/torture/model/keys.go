@@ -1,0 +1,310 @@
+package model
+
+import "slices"
+
+// slots is the number of calls with a client or a session. A session may outlive its client.
+const slots = Actors + Crashes
+
+// Row is the committed version of the row of a key in idem.records. The row of a claim is not
+// committed, so no other transaction sees it.
+type Row struct {
+	State   uint8 // NoRow, Completed, or Failed, which is a recorded rejection
+	Expired bool
+	Hash    uint8
+	By      uint16 // execution_id
+}
+
+const (
+	NoRow = iota
+	Completed
+	Failed
+)
+
+func (r Row) live() bool { return r.State != NoRow && !r.Expired }
+
+// Key is what the server has of a key.
+type Key struct {
+	Row  Row
+	Lock uint16 // the execution whose open transaction has inserted or locked the row; 0 if none has
+	Live uint8  // history variable: effects committed in the retention period
+	Seen bool   // of a mutant: a purge deletes the row, which was expired when it looked
+}
+
+// Phase is how far a call is.
+type Phase uint8
+
+const (
+	Idle       Phase = iota
+	Asking           // the next statement is Claim
+	Loading          // it is Load: Claim has found a row or a lock
+	Taking           // it is TakeOver: Load has found an expired row
+	Running          // the key is claimed, and fn runs
+	Committing       // Complete and COMMIT are sent
+	Answering        // COMMIT is executed, and the answer is under way
+	Refused          // the call has returned, and its session is left
+	Unknown          // the same, and nothing is promised: ErrOutcomeUnknown, or a killed process
+)
+
+// Call is a call with its session. It runs fn again under the same execution id.
+type Call struct {
+	ID            uint16
+	Key, Hash, Tx uint8 // Tx is the transaction at the server: NoTx, Open, Sending
+	Phase         Phase
+	Lost          bool // the client has lost the session of Tx
+	Resolve       bool // COMMIT has no answer: the record decides
+	Reject        bool // fn has rejected, and the next claim records that
+	Late          bool // a record of this call has expired, so the TTL has passed
+	Committed     bool // history variable
+}
+
+const (
+	NoTx    = iota
+	Open    // it has claimed the key
+	Sending // COMMIT has been sent to it
+)
+
+// State is a state of keys and calls. Left is the number of calls that are still to come.
+type State struct {
+	Keys          [Objects]Key
+	Calls         [slots]Call
+	Left, Crashed uint8
+}
+
+// Keys specifies how calls share keys. Without names the rule that a mutant lacks.
+type Keys struct {
+	Callers, Keys, Crashes uint8
+	Without                string
+}
+
+// Init is the empty database.
+func (m Keys) Init() State { return State{Left: m.Callers} }
+
+// Next has the actions of the server that belong to no call, and those of the calls.
+func (m Keys) Next(s State, do func(Step, State)) {
+	active, free, sessions := uint8(0), slots, false
+	for i, c := range s.Calls {
+		if c.Phase == Idle {
+			free = min(free, i)
+		} else if m.call(s, i, do); c.Phase < Refused {
+			active++
+		}
+		sessions = sessions || c.Tx != NoTx || c.Phase == Answering
+	}
+	for k, key := range s.Keys {
+		act := func(action Action, enabled bool, change func(*State, *Key)) {
+			if t := s; enabled {
+				change(&t, &t.Keys[k])
+				do(Step{action, k}, t)
+			}
+		}
+		act("Expire", key.Row.live(), func(t *State, key *Key) {
+			key.Row, key.Live = Row{Completed, true, 0, key.Row.By}, 0
+			for i := range t.Calls {
+				t.Calls[i].Late = t.Calls[i].Late || t.Calls[i].ID == key.Row.By
+			}
+		})
+		act("Purge", key.Row.Expired && key.Lock == 0 || key.Seen, func(_ *State, key *Key) { key.Row, key.Seen = Row{}, false })
+		act("PurgeSees", key.Row.Expired && !key.Seen && m.Without == "purge rechecks", func(_ *State, key *Key) { key.Seen = true })
+		act("Forget", key.Row.live() && m.Without == "record stays", func(_ *State, key *Key) { key.Row = Row{} })
+		for hash := range uint8(2) { // the first key and hash that are used stand for any other
+			begins := s.Left > 0 && active < m.Callers && k < int(m.Keys) && (hash == 0 || s.used(k)) && (k == 0 || s.used(0))
+			act("Begin", begins, func(t *State, _ *Key) {
+				t.Left--
+				t.Calls[free] = Call{ID: uint16(free) + 1, Key: uint8(k), Hash: hash, Phase: Asking}
+			})
+		}
+	}
+	if t := s; sessions && s.Crashed < m.Crashes { // open transactions are rolled back, and sessions are lost
+		t.Crashed++
+		for i, c := range s.Calls {
+			if t.endTx(&t.Calls[i]); c.Phase != Idle && c.Phase < Refused {
+				t.Calls[i].Phase, t.Calls[i].Resolve = Asking, c.Resolve || c.Phase >= Committing
+			}
+		}
+		do(Step{"RestartServer", 0}, t)
+	}
+}
+
+func (s *State) used(k int) bool {
+	return s.Keys[k].Row.State != NoRow || slices.ContainsFunc(s.Calls[:], func(c Call) bool { return c.Phase != Idle && int(c.Key) == k })
+}
+
+// endTx ends the transaction of a call. A call that has returned is then over.
+func (s *State) endTx(c *Call) {
+	if c.Tx != NoTx && s.Keys[c.Key].Lock == c.ID {
+		s.Keys[c.Key].Lock = 0
+	}
+	c.Tx, c.Lost = NoTx, false
+	s.settle(c)
+}
+
+// settle forgets what makes no difference any more of a call that has returned.
+func (s *State) settle(c *Call) {
+	switch row := &s.Keys[c.Key].Row; {
+	case c.Phase < Refused:
+	case c.Tx == Sending:
+		c.Resolve, c.Late = false, false
+	case c.Tx == Open: // it can only be rolled back
+		*c = Call{ID: c.ID, Key: c.Key, Tx: Open, Phase: Unknown, Lost: true}
+	default:
+		if row.By == c.ID {
+			row.By = 0
+		}
+		*c = Call{}
+	}
+}
+
+// call has the actions of a call and of its session.
+func (m Keys) call(s State, i int, do func(Step, State)) {
+	c, key, row := s.Calls[i], s.Keys[s.Calls[i].Key], s.Keys[s.Calls[i].Key].Row
+	act := func(action Action, enabled bool, change func(*State, *Call)) {
+		if t := s; enabled {
+			change(&t, &t.Calls[i])
+			t.settle(&t.Calls[i])
+			do(Step{action, i}, t)
+		}
+	}
+	to := func(action Action, enabled bool, phase Phase) {
+		act(action, enabled, func(_ *State, c *Call) { c.Phase = phase })
+	}
+	lacks := func(rule string) bool { return m.Without == rule }
+
+	// INSERT ... ON CONFLICT DO NOTHING, behind an advisory lock that is only tried. To take over:
+	// INSERT ... ON CONFLICT DO UPDATE WHERE expired, which Postgres evaluates under the row lock.
+	held := key.Lock != 0 || lacks("lock per key") && s.Keys[1-c.Key].Lock != 0
+	claims := c.Phase == Asking && (!held && (row.State == NoRow || lacks("conflict")) || lacks("unique key"))
+	takes := c.Phase == Taking && !held && (!row.live() || lacks("takeover rechecks"))
+	claim := func(t *State, c *Call) {
+		t.Keys[c.Key].Lock, c.Phase, c.Tx, c.Lost = c.ID, Running, Open, false
+		if c.Reject {
+			c.Phase, c.Tx = Committing, Sending
+		}
+	}
+	act("Claim", claims && !c.Resolve, claim)
+	act("TakeOver", takes && !c.Resolve, claim)
+	act("NotCommitted", (claims || takes) && c.Resolve && !c.Late, func(_ *State, c *Call) { c.Phase, c.Resolve = Asking, false })
+	to("Conflict", c.Phase == Asking && !claims, Loading)
+	to("Succeeded", c.Phase == Taking && !held && !takes, Loading)
+
+	// SELECT, with a snapshot of its own. WithReplayLikely, and a follower that shares what its
+	// leader has read, read before the claim.
+	if lacks("load") {
+		row = Row{}
+	}
+	own := c.Phase == Loading && row.By == c.ID
+	reads := c.Phase == Loading && !own && !(c.Resolve && c.Late) || c.Phase == Asking && !c.Resolve
+	if other := s.Keys[1-c.Key].Row; c.Phase == Asking && other.live() && lacks("key in memory") {
+		row = other
+	}
+	reads = reads && (row.live() || row.Expired && lacks("expiry"))
+	same := row.Hash == c.Hash || lacks("hash") || lacks("hash in memory") && c.Phase == Asking
+	none := c.Phase == Loading && row.State == NoRow || c.Phase == Taking && held
+	to("Executed", own || c.Phase == Answering, Refused)
+	to("Replay", reads && same, Refused)
+	to("Unreadable", reads && same, Refused) // the Sealer has no key for it
+	to("Mismatch", reads && !same, Refused)
+	to("Expired", c.Phase == Loading && !own && row.Expired, Taking)
+	to("LookAgain", none, Asking)
+	to("InProgress", none && !c.Resolve, Refused)
+	to("GiveUp", c.Phase < Running && !c.Resolve, Refused)        // the end of the context, ErrPoolExhausted
+	to("OutcomeUnknown", c.Phase < Running && c.Resolve, Unknown) // nothing decides for 5 s, or the TTL has passed
+
+	// What fn does. If its transaction is not the one that claimed, Complete divides by zero.
+	claimed := c.Phase == Running && (key.Lock == c.ID || lacks("unique key"))
+	rollback := func(phase Phase, reject bool) func(*State, *Call) {
+		return func(t *State, c *Call) {
+			c.Phase, c.Reject = phase, reject
+			t.endTx(c)
+		}
+	}
+	act("FnReturns", claimed || c.Phase == Running && lacks("claim check"), func(_ *State, c *Call) { c.Phase, c.Tx = Committing, Sending })
+	act("FnFails", claimed, rollback(Refused, false))                                // an error, a panic, a failed statement, a timeout, the end of the context
+	act("Deadlock", claimed, rollback(Asking, false))                                // or a serialization failure: fn runs again
+	act("FnRejects", claimed, rollback(Asking, true))                                //
+	act("FnRestartsTx", claimed, func(t *State, c *Call) { t.Keys[c.Key].Lock = 0 }) // by SQL
+	act("TxEnded", c.Phase == Running && !claimed, rollback(Refused, false))
+	act("FailureCommits", claimed && lacks("failure undoes"), func(t *State, c *Call) {
+		t.Keys[c.Key].Live++
+		rollback(Refused, false)(t, c)
+	})
+
+	// COMMIT. The server may execute it when its client is gone.
+	act("Commit", c.Tx == Sending, func(t *State, c *Call) {
+		key := &t.Keys[c.Key]
+		if !c.Reject || lacks("reject undoes") {
+			key.Live++
+		}
+		if !lacks("one transaction") {
+			key.Row = Row{State: Completed, Hash: c.Hash, By: c.ID}
+		}
+		if c.Reject {
+			key.Row.State = Failed
+		}
+		if c.Committed, c.Reject = true, false; !c.Lost {
+			c.Phase = Answering
+		}
+		t.endTx(c)
+	})
+	act("CommitFails", c.Phase == Committing && !c.Lost, rollback(Asking, c.Reject))
+	act("CommitFails", c.Phase == Committing && !c.Lost, rollback(Refused, false))
+	act("Rollback", c.Lost, rollback(c.Phase, c.Reject)) // the server notices, or COMMIT never arrived
+	act("NoAnswer", c.Phase == Committing || c.Phase == Answering, func(t *State, c *Call) {
+		c.Phase, c.Resolve, c.Lost = Asking, true, c.Tx != NoTx
+		if lacks("record decides") {
+			c.Resolve, t.Keys[c.Key].Row = false, Row{}
+		}
+		if lacks("resolve") {
+			c.Phase = Refused
+		}
+	})
+	crash := func(phase Phase, again uint8) func(*State, *Call) {
+		return func(t *State, c *Call) {
+			t.Crashed, t.Left, c.Phase, c.Lost = t.Crashed+1, t.Left+again, phase, c.Tx != NoTx
+		}
+	}
+	act("Kill", s.Crashed < m.Crashes && c.Phase >= Running && c.Phase < Refused, crash(Unknown, 1)) // its caller calls again
+	act("Cut", s.Crashed < m.Crashes && c.Phase == Running, crash(Asking, 0))  // the answer to the claim is lost
+	act("Cut", s.Crashed < m.Crashes && c.Phase == Running, crash(Refused, 0))
+}
+
+// Broken has the invariants, and what a call may return.
+func (Keys) Broken(from State, step Step, to State) string {
+	for _, key := range to.Keys {
+		recorded := key.Row.live() && key.Row.State == Completed
+		if name := first(property{"AtMostOnce", key.Live > 1}, property{"RecordIffEffect", recorded != (key.Live == 1)}); name != "" {
+			return name
+		}
+	}
+	switch step.Action {
+	case "Expire", "Purge", "PurgeSees", "Forget", "RestartServer", "Begin":
+		return ""
+	}
+	a, c := step.Action, from.Calls[step.Actor]
+	key := from.Keys[c.Key]
+	live, same, returns := key.Row.live(), key.Row.Hash == c.Hash, c.Phase < Refused && to.Calls[step.Actor].Phase%Refused == 0
+	return first(
+		property{"FreeKeyIsClaimed", a == "Conflict" && key.Lock == 0 && key.Row.State == NoRow},
+		property{"ExecutedIsCommitted", a == "Executed" && !c.Committed},
+		property{"ReplayIsOfTheLiveRecord", a == "Replay" && !(live && same)},
+		property{"MismatchIsOfTheLiveRecord", a == "Mismatch" && !(live && !same)},
+		property{"InProgressHasNoAnswer", a == "InProgress" && live && key.Lock == 0},
+		property{"ErrorCommitsNothing", a == "Commit" && c.Phase == Refused ||
+			returns && c.Committed && a != "Executed" && a != "OutcomeUnknown" && a != "Kill"},
+	)
+}
+
+// View sorts the calls, and drops their names.
+func (Keys) View(s State) (v View) {
+	for i, c := range s.Calls {
+		if key := s.Keys[c.Key]; c.Phase != Idle {
+			flags := [...]bool{c.Lost, c.Resolve, c.Reject, c.Late, c.Committed, key.Row.By == c.ID, key.Lock == c.ID}
+			v[i] = word(flags[:], c.Key, c.Hash, uint8(c.Phase), c.Tx)
+		}
+	}
+	slices.Sort(v[:slots])
+	for k, key := range s.Keys {
+		v[slots+k] = word([]bool{key.Row.Expired, key.Lock != 0, key.Seen}, key.Row.State, key.Row.Hash, key.Live)
+	}
+	v[slots+Objects] = word(nil, s.Left, s.Crashed)
+	return v
+}
