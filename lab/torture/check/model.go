@@ -198,8 +198,7 @@ func (f *follower) add(s possible, steps int, next map[possible]int) {
 	}
 	if by := s.Calls[holder].ID; by != 0 {
 		x, t, n := f.executions[by-1], s, steps
-		ended := !history.EndsTransaction(x.maker.Fn) || f.walk(&t, &n, holder, "FnRestartsTx")
-		if ended && !x.rejected && f.walk(&t, &n, holder, "FnReturns", "Commit") {
+		if !history.EndsTransaction(x.maker.Fn) && !x.rejected && f.walk(&t, &n, holder, "FnReturns", "Commit") {
 			f.record(t, n, x, next)
 		}
 		if t, n := s, steps; f.walk(&t, &n, holder, "Deadlock") {
@@ -218,7 +217,7 @@ func (f *follower) add(s possible, steps int, next map[possible]int) {
 
 // record adds the state after the COMMIT of an execution. The effect must be in the database.
 func (f *follower) record(s possible, steps int, x *execution, next map[possible]int) {
-	if int(s.Keys[0].Live) != len(x.effects) && !f.mayBeLost(x) {
+	if x.rejected != (len(x.effects) == 0) && !f.mayBeLost(x) {
 		return
 	}
 	s.Calls[holder] = model.Call{}
@@ -234,7 +233,7 @@ func (f *follower) lose(s possible, steps, loss int, next map[possible]int) {
 	for _, x := range f.executions {
 		if len(x.effects) > 0 || x.record != nil || x.purged || x.rejected {
 			s.State = model.State{}
-			s.Keys[0].Row = model.Row{State: model.Completed, Hash: f.hash(x.payload), By: f.callOf(x, false).ID}
+			s.Keys[0].Row = model.Row{Stored: true, Hash: f.hash(x.payload), By: f.callOf(x, false).ID}
 			s.Keys[0].Live = 1
 			f.add(s, steps, next)
 		}
@@ -244,7 +243,7 @@ func (f *follower) lose(s possible, steps, loss int, next map[possible]int) {
 // read justifies the calls in progress that can read what they have returned.
 func (f *follower) read(s *possible, steps *int) {
 	row := s.Keys[0].Row
-	live := row.State != model.NoRow && !row.Expired
+	live := row.Stored && (!row.Expired || len(f.options.ClockMoved) > 0) // the clock may be set back
 	for o, n := range f.numbers {
 		if s.isJustified(n) {
 			continue
@@ -264,6 +263,7 @@ func (f *follower) read(s *possible, steps *int) {
 		same := o.ExecutionID == x.id || action == "Mismatch" && (x.created == 0 || x.created == o.Created)
 		late := len(f.options.ClockMoved) == 0 && x.expires != 0 && x.expires < f.leader(o).Wall
 		t, n2 := *s, *steps
+		t.Keys[0].Row.Expired, t.Keys[0].Row.Hash = false, f.hash(x.payload)
 		t.Calls[reader] = model.Call{ID: math.MaxUint16, Hash: f.hash(o.Payload), Phase: model.Asking}
 		if same && !late && f.walk(&t, &n2, reader, "Conflict", action) {
 			s.justify(n, true)
@@ -294,11 +294,11 @@ func (f *follower) claimBy(s *possible, steps *int, e event) bool {
 // claim claims the key for a call. expires reports whether a record may have expired before that.
 func (f *follower) claim(s *possible, steps *int, call model.Call, expires func(*execution) bool) bool {
 	row := s.Keys[0].Row
-	if s.Calls[holder].ID != 0 || row.State != model.NoRow && !row.Expired && !expires(f.executions[row.By-1]) {
+	if s.Calls[holder].ID != 0 || row.Stored && !row.Expired && !expires(f.executions[row.By-1]) {
 		return false
 	}
 	s.Calls[holder] = call
-	if row.State == model.NoRow {
+	if !row.Stored {
 		return f.walk(s, steps, holder, "Claim")
 	}
 	return (row.Expired || f.walk(s, steps, 0, "Expire")) && f.walk(s, steps, holder, "Conflict", "Expired", "TakeOver")

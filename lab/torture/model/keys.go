@@ -6,27 +6,20 @@ import "slices"
 const slots = Actors + Crashes
 
 // Row is the committed version of the row of a key in idem.records. The row of a claim is not
-// committed, so no other transaction sees it.
+// committed, so no other transaction sees it. A rejection is recorded like a response.
 type Row struct {
-	State   uint8 // NoRow, Completed, or Failed, which is a recorded rejection
-	Expired bool
-	Hash    uint8
-	By      uint16 // execution_id
+	Stored, Expired bool
+	Hash            uint8
+	By              uint16 // execution_id
 }
 
-const (
-	NoRow = iota
-	Completed
-	Failed
-)
-
-func (r Row) live() bool { return r.State != NoRow && !r.Expired }
+func (r Row) live() bool { return r.Stored && !r.Expired }
 
 // Key is what the server has of a key.
 type Key struct {
 	Row  Row
 	Lock uint16 // the execution whose open transaction has inserted or locked the row; 0 if none has
-	Live uint8  // history variable: effects committed in the retention period
+	Live uint8  // history variable: effects and rejections committed in the retention period
 	Seen bool   // of a mutant: a purge deletes the row, which was expired when it looked
 }
 
@@ -98,7 +91,7 @@ func (m Keys) Next(s State, do func(Step, State)) {
 			}
 		}
 		act("Expire", key.Row.live(), func(t *State, key *Key) {
-			key.Row, key.Live = Row{Completed, true, 0, key.Row.By}, 0
+			key.Row.Expired, key.Row.Hash, key.Live = true, 0, 0
 			for i := range t.Calls {
 				t.Calls[i].Late = t.Calls[i].Late || t.Calls[i].ID == key.Row.By
 			}
@@ -106,9 +99,8 @@ func (m Keys) Next(s State, do func(Step, State)) {
 		act("Purge", key.Row.Expired && key.Lock == 0 || key.Seen, func(_ *State, key *Key) { key.Row, key.Seen = Row{}, false })
 		act("PurgeSees", key.Row.Expired && !key.Seen && m.Without == "purge rechecks", func(_ *State, key *Key) { key.Seen = true })
 		act("Forget", key.Row.live() && m.Without == "record stays", func(_ *State, key *Key) { key.Row = Row{} })
-		for hash := range uint8(2) { // the first key and hash that are used stand for any other
-			begins := s.Left > 0 && active < m.Callers && k < int(m.Keys) && (hash == 0 || s.used(k)) && (k == 0 || s.used(0))
-			act("Begin", begins, func(t *State, _ *Key) {
+		for hash := range uint8(2) {
+			act("Begin", s.Left > 0 && active < m.Callers && k < int(m.Keys), func(t *State, _ *Key) {
 				t.Left--
 				t.Calls[free] = Call{ID: uint16(free) + 1, Key: uint8(k), Hash: hash, Phase: Asking}
 			})
@@ -123,10 +115,6 @@ func (m Keys) Next(s State, do func(Step, State)) {
 		}
 		do(Step{"RestartServer", 0}, t)
 	}
-}
-
-func (s *State) used(k int) bool {
-	return s.Keys[k].Row.State != NoRow || slices.ContainsFunc(s.Calls[:], func(c Call) bool { return c.Phase != Idle && int(c.Key) == k })
 }
 
 // endTx ends the transaction of a call. A call that has returned is then over.
@@ -172,7 +160,7 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 	// INSERT ... ON CONFLICT DO NOTHING, behind an advisory lock that is only tried. To take over:
 	// INSERT ... ON CONFLICT DO UPDATE WHERE expired, which Postgres evaluates under the row lock.
 	held := key.Lock != 0 || lacks("lock per key") && s.Keys[1-c.Key].Lock != 0
-	claims := c.Phase == Asking && (!held && (row.State == NoRow || lacks("conflict")) || lacks("unique key"))
+	claims := c.Phase == Asking && (!held && (!row.Stored || lacks("conflict")) || lacks("unique key"))
 	takes := c.Phase == Taking && !held && (!row.live() || lacks("takeover rechecks"))
 	claim := func(t *State, c *Call) {
 		t.Keys[c.Key].Lock, c.Phase, c.Tx, c.Lost = c.ID, Running, Open, false
@@ -198,7 +186,7 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 	}
 	reads = reads && (row.live() || row.Expired && lacks("expiry"))
 	same := row.Hash == c.Hash || lacks("hash") || lacks("hash in memory") && c.Phase == Asking
-	none := c.Phase == Loading && row.State == NoRow || c.Phase == Taking && held
+	none := c.Phase == Loading && !row.Stored || c.Phase == Taking && held
 	to("Executed", own || c.Phase == Answering, Refused)
 	to("Replay", reads && same, Refused)
 	to("Unreadable", reads && same, Refused) // the Sealer has no key for it
@@ -218,11 +206,11 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 		}
 	}
 	act("FnReturns", claimed || c.Phase == Running && lacks("claim check"), func(_ *State, c *Call) { c.Phase, c.Tx = Committing, Sending })
-	act("FnFails", claimed, rollback(Refused, false))                                // an error, a panic, a failed statement, a timeout, the end of the context
-	act("Deadlock", claimed, rollback(Asking, false))                                // or a serialization failure: fn runs again
-	act("FnRejects", claimed, rollback(Asking, true))                                //
-	act("FnRestartsTx", claimed, func(t *State, c *Call) { t.Keys[c.Key].Lock = 0 }) // by SQL
-	act("TxEnded", c.Phase == Running && !claimed, rollback(Refused, false))
+	act("FnFails", claimed, rollback(Refused, false))  // an error, a panic, a failed statement, a timeout, the end of the context
+	act("Deadlock", claimed, rollback(Asking, false))  // or a serialization failure: fn runs again
+	act("FnRejects", claimed, rollback(Asking, true))  //
+	act("FnEndsTx", claimed, rollback(Refused, false)) // Complete divides by zero: ErrTxEnded
+	act("FnRestartsTx", claimed && lacks("claim check"), func(t *State, c *Call) { t.Keys[c.Key].Lock = 0 })
 	act("FailureCommits", claimed && lacks("failure undoes"), func(t *State, c *Call) {
 		t.Keys[c.Key].Live++
 		rollback(Refused, false)(t, c)
@@ -231,14 +219,11 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 	// COMMIT. The server may execute it when its client is gone.
 	act("Commit", c.Tx == Sending, func(t *State, c *Call) {
 		key := &t.Keys[c.Key]
-		if !c.Reject || lacks("reject undoes") {
+		if key.Live++; c.Reject && lacks("reject undoes") {
 			key.Live++
 		}
 		if !lacks("one transaction") {
-			key.Row = Row{State: Completed, Hash: c.Hash, By: c.ID}
-		}
-		if c.Reject {
-			key.Row.State = Failed
+			key.Row = Row{Stored: true, Hash: c.Hash, By: c.ID}
 		}
 		if c.Committed, c.Reject = true, false; !c.Lost {
 			c.Phase = Answering
@@ -263,15 +248,14 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 		}
 	}
 	act("Kill", s.Crashed < m.Crashes && c.Phase >= Running && c.Phase < Refused, crash(Unknown, 1)) // its caller calls again
-	act("Cut", s.Crashed < m.Crashes && c.Phase == Running, crash(Asking, 0))  // the answer to the claim is lost
+	act("Cut", s.Crashed < m.Crashes && c.Phase == Running, crash(Asking, 0))                        // the answer to the claim is lost
 	act("Cut", s.Crashed < m.Crashes && c.Phase == Running, crash(Refused, 0))
 }
 
 // Broken has the invariants, and what a call may return.
 func (Keys) Broken(from State, step Step, to State) string {
 	for _, key := range to.Keys {
-		recorded := key.Row.live() && key.Row.State == Completed
-		if name := first(property{"AtMostOnce", key.Live > 1}, property{"RecordIffEffect", recorded != (key.Live == 1)}); name != "" {
+		if name := first(property{"AtMostOnce", key.Live > 1}, property{"RecordIffEffect", key.Row.live() != (key.Live == 1)}); name != "" {
 			return name
 		}
 	}
@@ -283,7 +267,7 @@ func (Keys) Broken(from State, step Step, to State) string {
 	key := from.Keys[c.Key]
 	live, same, returns := key.Row.live(), key.Row.Hash == c.Hash, c.Phase < Refused && to.Calls[step.Actor].Phase%Refused == 0
 	return first(
-		property{"FreeKeyIsClaimed", a == "Conflict" && key.Lock == 0 && key.Row.State == NoRow},
+		property{"FreeKeyIsClaimed", a == "Conflict" && key.Lock == 0 && !key.Row.Stored},
 		property{"ExecutedIsCommitted", a == "Executed" && !c.Committed},
 		property{"ReplayIsOfTheLiveRecord", a == "Replay" && !(live && same)},
 		property{"MismatchIsOfTheLiveRecord", a == "Mismatch" && !(live && !same)},
@@ -293,17 +277,40 @@ func (Keys) Broken(from State, step Step, to State) string {
 	)
 }
 
-// View sorts the calls, and drops their names.
+// View sorts the calls, and drops the names of calls, keys and hashes: the key and the hash with the
+// greater sum of calls comes first.
 func (Keys) View(s State) (v View) {
+	var rows [Objects]uint64
+	var sums [Objects][2]uint64
 	for i, c := range s.Calls {
 		if key := s.Keys[c.Key]; c.Phase != Idle {
 			flags := [...]bool{c.Lost, c.Resolve, c.Reject, c.Late, c.Committed, key.Row.By == c.ID, key.Lock == c.ID}
-			v[i] = word(flags[:], c.Key, c.Hash, uint8(c.Phase), c.Tx)
+			v[i] = word(flags[:], 1, uint8(c.Phase), c.Tx)
+			sums[c.Key][c.Hash] += v[i]
 		}
+	}
+	for k, key := range s.Keys {
+		rows[k] = word([]bool{key.Row.Stored, key.Row.Expired, key.Lock != 0, key.Seen}, key.Live)
+		if key.Row.live() {
+			sums[k][key.Row.Hash] += 1 << 30
+		}
+	}
+	rank := func(k uint8) uint64 { return rows[k]<<40 + 3*max(sums[k][0], sums[k][1]) + min(sums[k][0], sums[k][1]) }
+	name := func(k, hash uint8) (n uint64) {
+		if rank(k) < rank(1-k) || rank(k) == rank(1-k) && k == 1 {
+			n = 2
+		}
+		if sums[k][hash] < sums[k][1-hash] || sums[k][0] == sums[k][1] && hash == 1 {
+			n++
+		}
+		return n
+	}
+	for i, c := range s.Calls {
+		v[i] = v[i]<<2 | name(c.Key, c.Hash)
 	}
 	slices.Sort(v[:slots])
 	for k, key := range s.Keys {
-		v[slots+k] = word([]bool{key.Row.Expired, key.Lock != 0, key.Seen}, key.Row.State, key.Row.Hash, key.Live)
+		v[slots+name(uint8(k), key.Row.Hash)/2] = rows[k]
 	}
 	v[slots+Objects] = word(nil, s.Left, s.Crashed)
 	return v
