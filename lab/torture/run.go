@@ -42,6 +42,7 @@ func run(ctx context.Context, args []string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	fmt.Printf("\ntogether: %d histories accepted by the model, in %d steps\n", verdict.Histories, verdict.Steps)
 	if err := errors.Join(verdict.Write(filepath.Join(c.dir, report.VerdictFile)), verdict.Err()); err != nil || c.keep {
 		return err
 	}

@@ -280,8 +280,8 @@ func (Keys) Broken(from State, step Step, to State) string {
 // View sorts the calls, and drops the names of calls, keys and hashes: the key and the hash with the
 // greater sum of calls comes first.
 func (Keys) View(s State) (v View) {
-	var rows [Objects]uint64
 	var sums [Objects][2]uint64
+	var rank [Objects]uint64
 	for i, c := range s.Calls {
 		if key := s.Keys[c.Key]; c.Phase != Idle {
 			flags := [...]bool{c.Lost, c.Resolve, c.Reject, c.Late, c.Committed, key.Row.By == c.ID, key.Lock == c.ID}
@@ -290,27 +290,22 @@ func (Keys) View(s State) (v View) {
 		}
 	}
 	for k, key := range s.Keys {
-		rows[k] = word([]bool{key.Row.Stored, key.Row.Expired, key.Lock != 0, key.Seen}, key.Live)
 		if key.Row.live() {
 			sums[k][key.Row.Hash] += 1 << 30
 		}
-	}
-	rank := func(k uint8) uint64 { return rows[k]<<40 + 3*max(sums[k][0], sums[k][1]) + min(sums[k][0], sums[k][1]) }
-	name := func(k, hash uint8) (n uint64) {
-		if rank(k) < rank(1-k) || rank(k) == rank(1-k) && k == 1 {
-			n = 2
-		}
-		if sums[k][hash] < sums[k][1-hash] || sums[k][0] == sums[k][1] && hash == 1 {
-			n++
-		}
-		return n
+		v[slots+k] = word([]bool{key.Row.Stored, key.Row.Expired, key.Lock != 0, key.Seen}, key.Live)
+		rank[k] = v[slots+k]<<40 + 3*max(sums[k][0], sums[k][1]) + min(sums[k][0], sums[k][1])
 	}
 	for i, c := range s.Calls {
-		v[i] = v[i]<<2 | name(c.Key, c.Hash)
+		if v[i] <<= 2; sums[c.Key][c.Hash] < sums[c.Key][1-c.Hash] {
+			v[i]++
+		}
+		if rank[c.Key] < rank[1-c.Key] {
+			v[i] += 2
+		}
 	}
-	slices.Sort(v[:slots])
-	for k, key := range s.Keys {
-		v[slots+name(uint8(k), key.Row.Hash)/2] = rows[k]
+	if slices.Sort(v[:slots]); rank[0] < rank[1] {
+		v[slots], v[slots+1] = v[slots+1], v[slots]
 	}
 	v[slots+Objects] = word(nil, s.Left, s.Crashed)
 	return v

@@ -75,10 +75,13 @@ const VerdictFile = "verdict.json"
 type Verdict struct {
 	Broken []rule.Rule         // without duplicates
 	Failed map[string][]string // by leg: why it failed
+
+	Histories, Steps int // that the model accepts
 }
 
 // Add adds the results of a leg.
 func (v *Verdict) Add(leg *Leg) {
+	v.Histories, v.Steps = v.Histories+leg.Histories, v.Steps+leg.Steps
 	if len(leg.Failures) > 0 {
 		if v.Failed == nil {
 			v.Failed = make(map[string][]string)
