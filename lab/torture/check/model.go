@@ -301,7 +301,7 @@ func (f *follower) claim(s *possible, steps *int, call model.Call, expires func(
 	if !row.Stored {
 		return f.walk(s, steps, holder, "Claim")
 	}
-	return (row.Expired || f.walk(s, steps, 0, "Expire")) && f.walk(s, steps, holder, "Conflict", "Expired", "TakeOver")
+	return (row.Expired || f.walk(s, steps, ^0, "Expire")) && f.walk(s, steps, holder, "Conflict", "Expired", "TakeOver")
 }
 
 // mayExpireBefore returns a function that reports whether a record may have expired before x held

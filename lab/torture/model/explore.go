@@ -12,17 +12,13 @@ package model
 
 import "hash/maphash"
 
-// Limits of the exploration.
-const (
-	Actors  = 3 // callers, or processes
-	Objects = 2 // keys, or operations
-	Crashes = 2
-)
+// Limits of the exploration: callers or processes, keys or operations, crashes.
+const Actors, Objects, Crashes = 3, 2, 2
 
 // Action is the name of an action.
 type Action string
 
-// Step is an action, and the index of the call, process, key or operation that takes it.
+// Step is an action, and the index of the call or process, or ^ that of the key or operation.
 type Step struct {
 	Action Action
 	Actor  int

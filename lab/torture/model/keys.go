@@ -50,11 +50,8 @@ type Call struct {
 	Committed     bool // history variable
 }
 
-const (
-	NoTx    = iota
-	Open    // it has claimed the key
-	Sending // COMMIT has been sent to it
-)
+// States of a transaction: none; open, with the claim; COMMIT has been sent to it.
+const NoTx, Open, Sending = 0, 1, 2
 
 // State is a state of keys and calls. Left is the number of calls that are still to come.
 type State struct {
@@ -87,7 +84,7 @@ func (m Keys) Next(s State, do func(Step, State)) {
 		act := func(action Action, enabled bool, change func(*State, *Key)) {
 			if t := s; enabled {
 				change(&t, &t.Keys[k])
-				do(Step{action, k}, t)
+				do(Step{action, ^k}, t)
 			}
 		}
 		act("Expire", key.Row.live(), func(t *State, key *Key) {
@@ -113,7 +110,7 @@ func (m Keys) Next(s State, do func(Step, State)) {
 				t.Calls[i].Phase, t.Calls[i].Resolve = Asking, c.Resolve || c.Phase >= Committing
 			}
 		}
-		do(Step{"RestartServer", 0}, t)
+		do(Step{"RestartServer", ^0}, t)
 	}
 }
 
@@ -176,17 +173,14 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 
 	// SELECT, with a snapshot of its own. WithReplayLikely, and a follower that shares what its
 	// leader has read, read before the claim.
-	if lacks("load") {
-		row = Row{}
-	}
 	own := c.Phase == Loading && row.By == c.ID
 	reads := c.Phase == Loading && !own && !(c.Resolve && c.Late) || c.Phase == Asking && !c.Resolve
-	if other := s.Keys[1-c.Key].Row; c.Phase == Asking && other.live() && lacks("key in memory") {
-		row = other
+	if c.Phase == Asking && lacks("key in memory") {
+		row = s.Keys[1-c.Key].Row
 	}
-	reads = reads && (row.live() || row.Expired && lacks("expiry"))
+	reads = reads && !(c.Phase == Loading && lacks("load")) && (row.live() || row.Expired && lacks("expiry"))
 	same := row.Hash == c.Hash || lacks("hash") || lacks("hash in memory") && c.Phase == Asking
-	none := c.Phase == Loading && !row.Stored || c.Phase == Taking && held
+	none := c.Phase == Loading && (!row.Stored || lacks("load")) || c.Phase == Taking && held
 	to("Executed", own || c.Phase == Answering, Refused)
 	to("Replay", reads && same, Refused)
 	to("Unreadable", reads && same, Refused) // the Sealer has no key for it
@@ -206,15 +200,12 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 		}
 	}
 	act("FnReturns", claimed || c.Phase == Running && lacks("claim check"), func(_ *State, c *Call) { c.Phase, c.Tx = Committing, Sending })
-	act("FnFails", claimed, rollback(Refused, false))  // an error, a panic, a failed statement, a timeout, the end of the context
-	act("Deadlock", claimed, rollback(Asking, false))  // or a serialization failure: fn runs again
-	act("FnRejects", claimed, rollback(Asking, true))  //
+	act("FnFails", claimed, rollback(Refused, false)) // an error, a panic, a failed statement, a timeout, the end of the context
+	act("Deadlock", claimed, rollback(Asking, false)) // or a serialization failure: fn runs again
+	act("FnRejects", claimed, rollback(Asking, true))
 	act("FnEndsTx", claimed, rollback(Refused, false)) // Complete divides by zero: ErrTxEnded
 	act("FnRestartsTx", claimed && lacks("claim check"), func(t *State, c *Call) { t.Keys[c.Key].Lock = 0 })
-	act("FailureCommits", claimed && lacks("failure undoes"), func(t *State, c *Call) {
-		t.Keys[c.Key].Live++
-		rollback(Refused, false)(t, c)
-	})
+	act("FailureCommits", claimed && lacks("failure undoes"), func(t *State, c *Call) { t.Keys[c.Key].Live, c.Phase = 1, Refused })
 
 	// COMMIT. The server may execute it when its client is gone.
 	act("Commit", c.Tx == Sending, func(t *State, c *Call) {
@@ -255,12 +246,11 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 // Broken has the invariants, and what a call may return.
 func (Keys) Broken(from State, step Step, to State) string {
 	for _, key := range to.Keys {
-		if name := first(property{"AtMostOnce", key.Live > 1}, property{"RecordIffEffect", key.Row.live() != (key.Live == 1)}); name != "" {
-			return name
+		if broken := first(property{"AtMostOnce", key.Live > 1}, property{"RecordIffEffect", key.Row.live() != (key.Live == 1)}); broken != "" {
+			return broken
 		}
 	}
-	switch step.Action {
-	case "Expire", "Purge", "PurgeSees", "Forget", "RestartServer", "Begin":
+	if step.Actor < 0 {
 		return ""
 	}
 	a, c := step.Action, from.Calls[step.Actor]
@@ -280,12 +270,10 @@ func (Keys) Broken(from State, step Step, to State) string {
 // View sorts the calls, and drops the names of calls, keys and hashes: the key and the hash with the
 // greater sum of calls comes first.
 func (Keys) View(s State) (v View) {
-	var sums [Objects][2]uint64
-	var rank [Objects]uint64
+	sums, rank := [Objects][2]uint64{}, [Objects]uint64{}
 	for i, c := range s.Calls {
 		if key := s.Keys[c.Key]; c.Phase != Idle {
-			flags := [...]bool{c.Lost, c.Resolve, c.Reject, c.Late, c.Committed, key.Row.By == c.ID, key.Lock == c.ID}
-			v[i] = word(flags[:], 1, uint8(c.Phase), c.Tx)
+			v[i] = word([]bool{true, c.Lost, c.Resolve, c.Reject, c.Late, c.Committed, key.Row.By == c.ID, key.Lock == c.ID}, uint8(c.Phase), c.Tx)
 			sums[c.Key][c.Hash] += v[i]
 		}
 	}

@@ -10,33 +10,24 @@ import (
 // first commit has reserve, and that charge is begun. The last commit has the outcome of charge and
 // confirm, or the undo of reserve.
 type Operation struct {
-	State    uint8 // Absent, Active, Parked, Ended, or Undone, which is canceled or failed
-	Epoch    uint8
-	Owner    uint8 // process+1; gone if that process is not present any more
-	Canceled bool
-	Begun    bool // charge is begun
-	Known    bool // the outcome of charge is recorded
+	State        uint8 // Absent, Active, Parked, Ended, or Undone, which is canceled or failed
+	Epoch        uint8
+	Owner        uint8 // process+1; gone if that process is not present any more
+	Canceled     bool
+	Begun, Known bool // charge is begun; its outcome is recorded
 	// History variables: commits of reserve, of confirm and of the undo; charges that were made.
 	Reserved, Confirmed, Reversed, Charged uint8
 }
 
-const (
-	Absent = iota
-	Active
-	Parked
-	Ended
-	Undone
-	gone = 15
-)
+// States of an operation, and the owner that is not present any more.
+const Absent, Active, Parked, Ended, Undone, gone = 0, 1, 2, 3, 4, 15
 
-// Process works on an operation.
+// Process works on an operation. Doubt says that a request has no answer. Canceled is what the process
+// has loaded. Lost says that the process is dead, and its COMMIT under way.
 type Process struct {
-	Stage    Stage
-	Op       uint8
-	Epoch    uint8
-	Doubt    bool // a request has no answer
-	Canceled bool // as it was loaded
-	Lost     bool // the process is dead, and its COMMIT is under way
+	Stage                 Stage
+	Op, Epoch             uint8
+	Doubt, Canceled, Lost bool
 }
 
 // Stage is how far a process is.
@@ -77,7 +68,7 @@ func (m Operations) Next(s OpState, do func(Step, OpState)) {
 				if op.State == Parked {
 					t.Ops[o].State, t.Ops[o].Owner, t.Ops[o].Epoch = Active, 0, op.Epoch+1
 				}
-				do(Step{action, o}, t)
+				do(Step{action, ^o}, t)
 			}
 		}
 		late := slices.ContainsFunc(s.Procs[:], func(p Process) bool { return int(p.Op) == o && p.Stage == Calling })
@@ -161,7 +152,6 @@ func (m Operations) work(s OpState, p int, do func(Step, OpState)) {
 	act("ChargeTooEarly", pr.Stage == Starting && lacks("commit before call"), Starting, charge(true))
 	act("FnReturns", pr.Stage == Heard && !unwinds, Ending, same)
 	act("FnFails", pr.Stage == Heard || pr.Stage == Ready && unwinds, Reverting, same)
-
 	first := Operation{State: Active, Epoch: 1, Begun: true, Reserved: op.Reserved + 1, Charged: op.Charged}
 	act("Commit", pr.Stage == Starting, Resting, func(op *Operation, _ *Process) { *op = first }) // and leaves it to others
 	act("Commit", pr.Stage == Starting, Calling, func(op *Operation, pr *Process) {
@@ -225,13 +215,11 @@ func (Operations) Broken(_ OpState, _ Step, to OpState) (broken string) {
 func (Operations) View(s OpState) (v View) {
 	for i, p := range s.Procs {
 		current := p.Stage != Resting && p.Epoch == s.Ops[p.Op].Epoch
-		flags := [...]bool{p.Doubt, p.Canceled, p.Lost, current, s.Ops[0].Owner == uint8(i)+1, s.Ops[1].Owner == uint8(i)+1}
-		v[i] = word(flags[:], uint8(p.Stage), p.Op)
+		v[i] = word([]bool{p.Doubt, p.Canceled, p.Lost, current, s.Ops[0].Owner == uint8(i)+1, s.Ops[1].Owner == uint8(i)+1}, uint8(p.Stage), p.Op)
 	}
 	slices.Sort(v[:Actors])
 	for o, op := range s.Ops {
-		flags := [...]bool{op.Owner == gone, op.Canceled, op.Begun, op.Known}
-		v[Actors+o] = word(flags[:], op.State, op.Reserved, op.Confirmed, op.Reversed, op.Charged)
+		v[Actors+o] = word([]bool{op.Owner == gone, op.Canceled, op.Begun, op.Known}, op.State, op.Reserved, op.Confirmed, op.Reversed, op.Charged)
 	}
 	v[Actors+Objects] = uint64(s.Crashed)
 	return v

@@ -26,6 +26,8 @@ This page is generated: ` + "`make generate`" + ` writes it from docs/evidence.t
 The first part names, for each promise of the documentation, the tests that guard it. The second part names, for each
 rule of the torture test, the broken libraries (mutants) that must be found by that rule. ` + "`make torture/mutants`" + `
 builds each of them and fails if one is not found.
+
+[The model](model.md) has the protocol in all its states, and every history of the torture must be a behavior of it.
 `
 
 // TestEvidence_PageIsUpToDate fails if the page differs from its data, or if a test in the data does not exist.

@@ -22,12 +22,12 @@ func operationMutants() []Mutant {
 		},
 		{
 			Name: "no-fence", About: "a commit does not ask whether somebody else has taken the operation up",
-			Rules: []rule.Rule{rule.StepOnce, rule.StepWhole, rule.OneOutcome, rule.UndoneOnce, rule.UndoneOrder, rule.SameAnswer},
+			Rules: []rule.Rule{rule.StepOnce, rule.StepWhole, rule.Epoch, rule.OneOutcome, rule.UndoneOnce, rule.UndoneOrder, rule.SameAnswer},
 			Edits: []Edit{{"internal/db.AdvanceOperationSQL", "WHEN o.epoch OPERATOR(pg_catalog.=) $15::pg_catalog.int4\n", "WHEN o.epoch OPERATOR(pg_catalog.<>) 0 AND $15::pg_catalog.int4 IS NOT NULL\n"}},
 		},
 		{
 			Name: "same-epoch", About: "whoever takes an operation up does not begin a new epoch",
-			Rules: []rule.Rule{rule.StepOnce, rule.StepWhole, rule.OneOutcome, rule.UndoneOnce, rule.UndoneOrder, rule.SameAnswer},
+			Rules: []rule.Rule{rule.StepOnce, rule.StepWhole, rule.Epoch, rule.OneOutcome, rule.UndoneOnce, rule.UndoneOrder, rule.SameAnswer},
 			Edits: []Edit{
 				{"internal/db.TakeOperationSQL", "SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM (\n", "SET epoch = o.epoch, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM (\n"},
 				{"internal/db.TakeOperationsSQL", "SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM taken\n", "SET epoch = o.epoch, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM taken\n"},
