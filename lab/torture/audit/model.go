@@ -6,8 +6,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// The moves of an operation are accepted if they are what a behavior of model.Operations does to the
-// row of an operation. Between two moves there are steps that the row does not show: what the
+// The moves of an operation are accepted if they are what a behavior of model.Operations does to
+// the row of an operation. Between two moves there are steps that the row does not show: what the
 // function does, and the loss of a presence. Only the process that claimed the operation in the
 // current epoch can commit, so a state has that process in slot 0, and any other one in slot 1.
 
@@ -26,7 +26,8 @@ var states = map[string]uint8{
 
 // writes are the actions that write the row.
 var writes = map[model.Action]bool{
-	"Commit": true, "TakeOver": true, "Disown": true, "Park": true, "Release": true, "Checkpoint": true, "BeginCharge": true, "Cancel": true, "Resolve": true,
+	"Commit": true, "TakeOver": true, "Disown": true, "Park": true, "Release": true,
+	"Checkpoint": true, "BeginCharge": true, "Cancel": true, "Resolve": true,
 }
 
 // passage is a step that a move shows, with the number of steps up to and including it.

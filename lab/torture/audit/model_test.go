@@ -33,7 +33,8 @@ func TestModel_JudgesTheMovesOfAnOperation(t *testing.T) {
 		"released and taken over": {"completed", []*journal.Move{
 			row(1, 1, "running"), row(-1, 1, "running"), row(2, 2, "running"), row(-2, 2, "completed")}, true},
 		"taken over from a process that is gone, which has a new number": {"completed", []*journal.Move{
-			row(1, 1, "running"), row(2, 2, "running"), row(1, 3, "running"), {Operation: "id", State: "running", Epoch: 3, By: 1, Owner: 7}, row(-1, 3, "completed")}, true},
+			row(1, 1, "running"), row(2, 2, "running"), row(1, 3, "running"),
+			{Operation: "id", State: "running", Epoch: 3, By: 1, Owner: 7}, row(-1, 3, "completed")}, true},
 		"canceled and undone": {"undone", []*journal.Move{
 			row(1, 1, "running"), canceled(row(1, 1, "running")), canceled(row(2, 2, "running")), canceled(row(-2, 2, "undone"))}, true},
 		"parked, resolved and completed": {"completed", []*journal.Move{

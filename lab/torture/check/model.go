@@ -20,9 +20,9 @@ import (
 // that lags behind brings back an earlier row.
 //
 // A run of fn is a claim. A call that executed has committed when it returns. A replay, and a
-// mismatch, is a load at some time while the call was in progress. A call that returned ErrInProgress
-// has met no live record at some time. Any other error may come at any time, from an execution that
-// is not committed.
+// mismatch, is a load at some time while the call was in progress. A call that returned
+// ErrInProgress has met no live record at some time. Any other error may come at any time, from an
+// execution that is not committed.
 
 // spec is the protocol, for one key and any number of crashes.
 var spec = model.Keys{Keys: 1, Crashes: math.MaxUint8}
@@ -209,7 +209,8 @@ func (f *follower) add(s possible, steps int, next map[possible]int) {
 	}
 	for x := range f.ran {
 		t, n := s, steps
-		if x.rejected && !s.isJustified(f.numbers[x.maker]) && f.claim(&t, &n, f.callOf(x, true), f.mayExpireBefore(x)) && f.walk(&t, &n, holder, "Commit") {
+		waits := x.rejected && !s.isJustified(f.numbers[x.maker])
+		if waits && f.claim(&t, &n, f.callOf(x, true), f.mayExpireBefore(x)) && f.walk(&t, &n, holder, "Commit") {
 			f.record(t, n, x, next)
 		}
 	}

@@ -267,8 +267,8 @@ func (Keys) Broken(from State, step Step, to State) string {
 	)
 }
 
-// View sorts the calls, and drops the names of calls, keys and hashes: the key and the hash with the
-// greater sum of calls comes first.
+// View sorts the calls, and drops the names of calls, keys and hashes: the key and the hash with
+// the greater sum of calls comes first.
 func (Keys) View(s State) (v View) {
 	sums, rank := [Objects][2]uint64{}, [Objects]uint64{}
 	for i, c := range s.Calls {

@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/mutant"
 )
 
-// explored returns the broken property, the figures of the exploration, and the steps to a violation.
+// explored returns the broken property, the figures of the exploration, and the path to a violation.
 func explored[S any](spec model.Spec[S]) (broken, text string) {
 	broken, path, states, steps := model.Explore(spec)
 	text = fmt.Sprintf("%d states, %d steps, the most distant state after %d", states, steps, len(path)-1)
@@ -84,17 +84,19 @@ var ofOperations = map[string]struct{ without, broken string }{
 
 // The mutants that the model does not have, by what it leaves out.
 var beyond = map[string]string{
-	"the savepoints of DoTx":                     "joined-failure-stays joined-failure-goes-on",
-	"standbys, disks and clocks":                 "commit-is-cancelled no-fsync purge-without-grace",
-	"COMMIT by the SQL of fn":                    "purge-processing",
-	"what seals a response":                      "mark-stays mark-missing sealed-is-replayed",
-	"that something happens at last":             "no-handover presence-kept taken-in-vain signal-lost",
-	"several steps, calls at once, and children": "begun-unsaid child-apart child-uncanceled child-taken-for-done undo-in-order undo-twice undo-rolled-back",
-	"values and errors of steps":                 "first-error-itself number-rounded learned-forgotten unsent-settles unsent-clears-doubt",
-	"why an operation is parked":                 "parked-too-soon parked-for-company",
-	"callers that wait for an operation":         "told-another",
-	"tenants that move":                          "move-without-fence",
-	"messages": "relay-by-cursor late-behind-the-next gap-forgotten delayed-at-once lanes-divide-a-key unnamed-in-front lost-session-counts direct-overtakes " +
+	"the savepoints of DoTx":         "joined-failure-stays joined-failure-goes-on",
+	"standbys, disks and clocks":     "commit-is-cancelled no-fsync purge-without-grace",
+	"COMMIT by the SQL of fn":        "purge-processing",
+	"what seals a response":          "mark-stays mark-missing sealed-is-replayed",
+	"that something happens at last": "no-handover presence-kept taken-in-vain signal-lost",
+	"several steps, calls at once, and children": "begun-unsaid child-apart child-uncanceled child-taken-for-done " +
+		"undo-in-order undo-twice undo-rolled-back",
+	"values and errors of steps":         "first-error-itself number-rounded learned-forgotten unsent-settles unsent-clears-doubt",
+	"why an operation is parked":         "parked-too-soon parked-for-company",
+	"callers that wait for an operation": "told-another",
+	"tenants that move":                  "move-without-fence",
+	"messages": "relay-by-cursor late-behind-the-next gap-forgotten delayed-at-once lanes-divide-a-key unnamed-in-front " +
+		"lost-session-counts direct-overtakes " +
 		"direct-forgets slow-in-front panic-overlooked delete-before-publish nothing-held-back read-past-unread done-before-commit remembered-before " +
 		"unsorted-claim failure-rolled-back payload-not-compared hindered-is-done never-closes dies-at-once order-ignored",
 }

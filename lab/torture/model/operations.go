@@ -22,8 +22,8 @@ type Operation struct {
 // States of an operation, and the owner that is not present any more.
 const Absent, Active, Parked, Ended, Undone, gone = 0, 1, 2, 3, 4, 15
 
-// Process works on an operation. Doubt says that a request has no answer. Canceled is what the process
-// has loaded. Lost says that the process is dead, and its COMMIT under way.
+// Process works on an operation. Doubt says that a request has no answer. Canceled is what the
+// process has loaded. Lost says that the process is dead, and its COMMIT under way.
 type Process struct {
 	Stage                 Stage
 	Op, Epoch             uint8
@@ -167,7 +167,9 @@ func (m Operations) work(s OpState, p int, do func(Step, OpState)) {
 			op.Confirmed++
 		}
 	})
-	act("Commit", pr.Stage == Reverting && fence, Resting, func(op *Operation, _ *Process) { op.State, op.Owner, op.Reversed = Undone, 0, op.Reversed+1 })
+	act("Commit", pr.Stage == Reverting && fence, Resting, func(op *Operation, _ *Process) {
+		op.State, op.Owner, op.Reversed = Undone, 0, op.Reversed+1
+	})
 	act("CommitFails", pr.Stage >= Starting, Resting, same) // the fence divides by zero
 	act("Park", works && owns, Resting, func(op *Operation, _ *Process) { op.State, op.Owner = Parked, 0 })
 	act("Release", works && owns, Resting, func(op *Operation, _ *Process) { op.Owner, op.Known = 0, op.Known || pr.Stage == Heard })
@@ -202,7 +204,8 @@ func (Operations) Broken(_ OpState, _ Step, to OpState) (broken string) {
 		broken = cmp.Or(broken, first(
 			property{"CallIsRecorded", op.Charged > 0 && op.State == Absent},
 			property{"StepOnce", op.Reserved > 1 || op.Confirmed > 1 || op.Reversed > 1},
-			property{"StepIffRecord", (op.Reserved > 0) != (op.State != Absent) || (op.Confirmed > 0) != (op.State == Ended) || (op.Reversed > 0) != (op.State == Undone)},
+			property{"StepIffRecord", (op.Reserved > 0) != (op.State != Absent) ||
+				(op.Confirmed > 0) != (op.State == Ended) || (op.Reversed > 0) != (op.State == Undone)},
 			property{"CallOnce", op.Charged > 1},
 			property{"EndedMadeItsCall", op.State == Ended && op.Charged != 1},
 			property{"CanceledDoesNotEnd", op.State == Ended && op.Canceled},
