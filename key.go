@@ -28,10 +28,10 @@ var escapePart = strings.NewReplacer("/", "%2F", "%", "%25")
 // Scope("tenant-1", "POST /orders") is "tenant-1/POST %2Forders".
 //
 // Scope puts a "/" between parts. Inside a part, "/" becomes "%2F" and "%" becomes "%25". All else
-// stays as it is. Two lists of parts never give the same scope, with one exception: no part and one
-// empty part both give "". Do refuses an empty scope with ErrInvalidScope. It also refuses a scope
-// of more than 512 bytes, with control characters or with invalid UTF-8, which Scope does not
-// change.
+// stays as it is. Two lists of parts never give the same scope, with one exception: an empty list
+// and a list with one empty part both give "". Do refuses an empty scope with ErrInvalidScope. Do
+// also refuses a scope that is longer than 512 bytes, or that has control characters or invalid
+// UTF-8. Scope leaves such parts unchanged.
 func Scope(parts ...string) string {
 	var scope strings.Builder
 	for i, part := range parts {
@@ -103,9 +103,9 @@ func checkHash(hash Hash) error {
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
 // HashBytes hashes a list of byte strings. The boundaries between parts matter: ("ab", "c") differs
-// from ("a", "bc"), and no part differs from one empty part. No result equals one of HashJSON. To
-// hash a document together with other data, pass its hash as a part: HashBytes([]byte(path),
-// hash[:]).
+// from ("a", "bc"), and an empty list differs from a list with one empty part. HashBytes and
+// HashJSON never return the same hash. To hash a document together with other data, pass its hash
+// as a part: HashBytes([]byte(path), hash[:]).
 func HashBytes(parts ...[]byte) Hash {
 	h := sha256.New()
 	h.Write([]byte(bytesTag))
@@ -191,7 +191,7 @@ func Only(pointers ...string) HashOption {
 //
 // Without also excludes values from what Only selects. HashJSON returns ErrInvalidPointer for a
 // Without that leaves nothing of the document or of a pointer of Only: the pointer "", the same
-// pointer, or one around it.
+// pointer, or a pointer that contains it.
 func Without(pointers ...string) HashOption {
 	without, err := canon.ParsePointers(pointers)
 	return HashOption{without: without, err: err}

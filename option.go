@@ -222,13 +222,13 @@ func WithRehearsal() Option {
 // WithPerson returns a context that names the person who takes a manual action: Retry, Cancel and
 // Resolve of package operation, Redrive and Drop of packages inbox and outbox. Each action that
 // succeeds adds one row to idem.audit in its own transaction, with the name and the database role.
-// Nothing but such an action reads the name, so a middleware may set it for all requests. It is
-// truncated to 200 bytes.
+// Only manual actions read the name, so a middleware may set it for all requests. It is truncated
+// to 200 bytes.
 func WithPerson(ctx context.Context, name string) context.Context { return audit.WithPerson(ctx, name) }
 
 // WithReason returns a context that gives the reason of a manual action for idem.audit: see
-// WithPerson. Write a sentence or the number of a ticket, but no key and nothing of a body. The
-// reason is truncated to 1,000 bytes.
+// WithPerson. Write a sentence or the number of a ticket. Do not write a key or a part of a request
+// body. The reason is truncated to 1,000 bytes.
 func WithReason(ctx context.Context, reason string) context.Context {
 	return audit.WithReason(ctx, reason)
 }

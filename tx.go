@@ -74,7 +74,7 @@ func (x *execution) rollback(rejected *rejection, undo bool, err error) (ending,
 	holds, after := db.StillClaimed{Key: &x.key}, db.Load{Key: &x.key}
 	isHeld := x.tx.Held(
 		txn.Question{Request: &holds, Answer: func() bool { return holds.Holds }},
-		// A record of this execution that is still there after the rollback was committed by fn.
+		// If the record of this execution exists after the rollback, fn has committed it.
 		txn.Question{Request: &after, Answer: func() bool { return !after.Ours() }},
 	)
 	switch {

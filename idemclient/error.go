@@ -11,9 +11,9 @@ import (
 
 // Sentinel errors of an *Error, for errors.Is. An *Error also wraps the error of the last attempt.
 var (
-	// ErrKeyTooOld means that the key is older than the server's retention. Nothing has been sent
-	// with it since then. Find out in another way whether the write has happened before you send it
-	// with a new key.
+	// ErrKeyTooOld means that the key is older than the server's retention. The key was not sent
+	// after that. Find out in another way whether the write has happened before you send it with a
+	// new key.
 	ErrKeyTooOld = errors.New("the key is older than the server's retention")
 
 	// ErrBudgetExhausted means that the retry budget of the Transport is used up.
@@ -27,10 +27,10 @@ var (
 	ErrAttemptTimeout error = attemptTimeout{}
 )
 
-// Error is returned by RoundTrip if the last attempt had no response, and by the body of a response
-// that breaks off while it is read, if the call has a key. Unless Attempts is 0, the write may or
-// may not have happened. The same request may be sent again with the same key until ErrKeyTooOld.
-// FullKey returns the key. When the Error is printed, the key is abridged.
+// RoundTrip returns an Error if the last attempt had no response. If the call has a key, the body
+// of a response returns an Error when the body breaks off while it is read. Unless Attempts is 0,
+// the write may or may not have happened. The same request may be sent again with the same key
+// until ErrKeyTooOld. FullKey returns the key. When the Error is printed, the key is abridged.
 type Error struct {
 	Stop     Stop          // why there was no further attempt
 	Attempts int           // attempts since the last redirect
@@ -45,10 +45,10 @@ type Error struct {
 // FullKey returns the whole key of the call and when it was made. Store it, or pass it to
 // WithKeySentBefore for the next call. FullKey returns "" if the call has no key or an invalid key.
 //
-// After a redirect it is still the key of the first request. A host that did not get the key does
-// not know it. If the write has happened there, the key does not prevent another execution there. A
-// key that the caller has written into the header is returned without quotes. A program that
-// repeats such a call must write the key into the header again.
+// After a redirect, FullKey still returns the key of the first request, even if the redirect has
+// dropped the key. If a host without the key has done the write, the key does not prevent that host
+// from doing it again. A key that the caller has written into the header is returned without
+// quotes. A program that repeats such a call must write the key into the header again.
 func (e *Error) FullKey() (key string, made time.Time) {
 	return e.full.key()
 }

@@ -32,9 +32,9 @@ func WithKey(ctx context.Context, key string) context.Context {
 }
 
 // WithKeyMadeAt is WithKey for a key that was made earlier, for example by an earlier run of the
-// program. The age of the key counts from made. It does not say that the key was sent: the first
-// attempt has no number. If the header of a request has the same key, made is the age of that as
-// well.
+// program. The age of the key counts from made. WithKeyMadeAt does not say that the key was sent:
+// the first attempt has no number. If the header of a request has the same key, made applies to
+// that key as well.
 func WithKeyMadeAt(ctx context.Context, key string, made time.Time) context.Context {
 	return withKey(ctx, callKey{text: key, made: made})
 }

@@ -10,8 +10,8 @@ func (h *hop) timeout() time.Duration {
 	return h.attemptTimeout()
 }
 
-// nextAttempt returns the pause before the next attempt, or why there is none. The budget is
-// checked last, because withdraw takes a token.
+// nextAttempt returns the pause before the next attempt, or the reason why there is no next
+// attempt. The budget is checked last, because withdraw takes a token.
 func (h *hop) nextAttempt(a *attempt) (time.Duration, Stop) {
 	switch {
 	case !a.transient() && a.err == nil:

@@ -126,7 +126,8 @@ type told struct {
 	header, trailer http.Header
 }
 
-// asTold takes the snapshot. It returns nil if ctx has no response.
+// asTold takes a snapshot of the response header and trailer of ctx. It returns nil if ctx is not
+// the context of a handler.
 func asTold(ctx context.Context) *told {
 	info, ok := connect.CallInfoForHandlerContext(ctx)
 	if !ok {
@@ -135,7 +136,8 @@ func asTold(ctx context.Context) *told {
 	return &told{info: info, header: info.ResponseHeader().Clone(), trailer: info.ResponseTrailer().Clone()}
 }
 
-// again restores the snapshot, which discards the additions of a run.
+// again sets the response header and trailer to the snapshot, which discards the additions of a
+// run.
 func (t *told) again() {
 	if t == nil {
 		return

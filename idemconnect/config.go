@@ -17,11 +17,11 @@ import (
 // Config configures the interceptor of a server. Only Scope is required.
 type Config struct {
 	// Scope returns the scope of a call, made from the caller and the method, for example
-	// idem.Scope(tenant, req.Spec().Procedure). A caller that sends the same scope, key and request gets
-	// the recorded reply, so take the caller from something that the call proves, such as its
-	// credential. Use the principal and not the credential itself: a retry after a rotation must
-	// have the same scope. If Scope returns a *connect.Error, the call fails with it. After any
-	// other error it fails with CodePermissionDenied.
+	// idem.Scope(tenant, req.Spec().Procedure). A caller that sends the same scope, key and request
+	// gets the recorded reply, so identify the caller by verified credentials. Use the principal
+	// and not the credential itself: a retry after a rotation must have the same scope. If Scope
+	// returns a *connect.Error, the call fails with it. After any other error it fails with
+	// CodePermissionDenied.
 	Scope func(ctx context.Context, req connect.AnyRequest) (string, error)
 
 	// Key returns the key of a call, and whether it has one. The default reads the header

@@ -16,11 +16,10 @@ import (
 // Config configures an Interceptor. Only Scope is required.
 type Config struct {
 	// Scope returns the scope of a call, made from the caller and the method, for example
-	// idem.Scope(tenant, info.FullMethod). A caller that sends the same scope, key and request gets the
-	// recorded reply, so take the caller from something that the call proves, such as its
-	// credential. Use the principal and not the credential itself: a retry after a rotation must
-	// have the same scope. If Scope returns an error, the call fails with its status, or with
-	// PERMISSION_DENIED if it has none.
+	// idem.Scope(tenant, info.FullMethod). A caller that sends the same scope, key and request gets
+	// the recorded reply, so identify the caller by verified credentials. Use the principal and not
+	// the credential itself: a retry after a rotation must have the same scope. If Scope returns an
+	// error, the call fails with its status, or with PERMISSION_DENIED if it has none.
 	Scope func(ctx context.Context, info *grpc.UnaryServerInfo, req any) (string, error)
 
 	// Key returns the key of a call, and whether it has one. The default reads the metadata

@@ -13,10 +13,9 @@ import (
 // Config configures a Middleware. Only Scope is required.
 type Config struct {
 	// Scope returns a name for the caller and the operation, for example idem.Scope(tenant, "POST
-	// /orders"). Anyone who knows scope, key and request gets the recorded answer. So take the
-	// caller from what the request proves, such as a credential. Use the principal and not the
-	// credential itself: a retry after a rotation is still a retry. An error is answered with 403,
-	// or with the *Problem in it.
+	// /orders"). Anyone who knows scope, key and request gets the recorded answer. So identify the
+	// caller by verified credentials. Use the principal and not the credential itself: a retry
+	// after a rotation is still a retry. An error is answered with 403, or with the *Problem in it.
 	//
 	// Scope is called first, before the body is read. It gets a copy of the request and may read
 	// the body, up to MaxBody. The fingerprint and the handler still get the whole body. A Scope
@@ -83,8 +82,6 @@ type Config struct {
 	// Answers of the handler are not logged, unless it answers twice. A key is never logged in
 	// full. The default is slog.Default().
 	Logger *slog.Logger
-
-	// What follows is for idem.Do: see the option of the same name. Zero is its default.
 
 	// The following fields are options of idem.Do. See the option of the same name. The zero value
 	// selects the default of idem.Do.

@@ -47,8 +47,9 @@ func (f *failure) Error() string { return f.err.Error() }
 
 func (f *failure) Is(target error) bool { return errors.Is(f.err, target) }
 
-// As hides an error of idem.Reject. Config.Decide decides about the answers of a handler. idem.Do
-// would record such a rejection, but it would never be sent.
+// As hides an error of idem.Reject that the handler has returned. Only Config.Decide decides which
+// answers are recorded. Without As, idem.Do would record the response in that error, although the
+// client gets another one.
 func (f *failure) As(target any) bool {
 	return reflect.TypeOf(target) != rejection && errors.As(f.err, target)
 }

@@ -53,7 +53,8 @@ type OperationConfig[In any] struct {
 	// the log and the operator tools show it.
 	Reasons bool
 
-	// HideSteps leaves the names of steps and signals out of the status: the fields step, waits_for, steps and reason_text.
+	// HideSteps leaves the names of steps and signals out of the status: the fields step,
+	// waits_for, steps and reason_text.
 	HideSteps bool
 }
 

@@ -110,7 +110,8 @@ func (o *Observer) finish(c *call, data *idem.TraceEndData) {
 			Attributes:  []attribute.KeyValue{executionKey.String(data.ExecutionID)},
 		})
 	case idem.OutcomeFailed, idem.OutcomeUnknown, idem.OutcomePanicked:
-		// A refusal is no error of the program: the client caused it.
+		// The other outcomes are not errors of the program. For example, the client causes a
+		// mismatch.
 		c.span.SetStatus(codes.Error, string(data.Cause))
 	}
 }

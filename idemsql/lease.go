@@ -17,13 +17,13 @@ import (
 // lease is a connection of database/sql while the engine uses it.
 //
 // The engine begins, claims, records and commits on the pgx connection underneath. fn needs a
-// *sql.Tx on the same connection. There are two dbKinds to make one:
+// *sql.Tx on the same connection. There are two ways to make this *sql.Tx:
 //
 //   - On a connection of OpenDB, the lease hands the engine's transaction to the driver, which
-//     sends nothing. The *sql.Tx is ended in the same way before the engine goes on.
+//     sends nothing. The *sql.Tx ends, also without a statement, before the engine continues.
 //   - On any other connection, BeginTx sends a BEGIN of its own. The engine replaces that
-//     transaction with its own. When the engine's transaction ends, it is chained to an empty one,
-//     which the *sql.Tx rolls back.
+//     transaction with its own. The statement that ends the engine's transaction begins an empty
+//     one (AND CHAIN), which the *sql.Tx then rolls back.
 type lease struct {
 	sql    *sql.Conn
 	conn   *pgx.Conn
@@ -41,7 +41,8 @@ type lease struct {
 // Conn returns the pgx connection.
 func (l *lease) Conn() *pgx.Conn { return l.conn }
 
-// Chained reports whether the *sql.Tx needs a transaction of its own to roll back.
+// Chained reports whether the *sql.Tx will send a ROLLBACK. It then needs an open transaction after
+// the one of the engine.
 func (l *lease) Chained() bool { return l.dbKind == nil }
 
 // Begin begins the *sql.Tx, unless its connection is from OpenDB. If ctx ends meanwhile, Begin
@@ -78,8 +79,8 @@ func (l *lease) Lend(tx pgx.Tx) (pgx.Tx, error) {
 	return l.pair.pgxTx, nil
 }
 
-// Around returns a function that calls fn and then detaches everything that fn may have left behind
-// from the connection.
+// Around returns a function that calls fn and then takes the connection back. Goroutines, rows and
+// batch results that fn has left behind can no longer use the connection.
 func (l *lease) Around(fn func(pgx.Tx) (bool, error)) func(pgx.Tx) (bool, error) {
 	return func(tx pgx.Tx) (undo bool, err error) {
 		l.pair.setFnTx(tx)
@@ -156,7 +157,8 @@ func (l *lease) detach(tx pgx.Tx) error {
 	return nil
 }
 
-// detachOwnTx is detach for a *sql.Tx that has begun its own transaction, and ends later.
+// detachOwnTx is detach for a *sql.Tx that has sent its own BEGIN. It pins the connection. End
+// later ends the *sql.Tx.
 func (l *lease) detachOwnTx(tx pgx.Tx) error {
 	pinned, err := pin(context.Background(), l.tx)
 	switch {

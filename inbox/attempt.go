@@ -152,8 +152,8 @@ func (a *attempt) claimDue(ctx context.Context) error {
 	return nil
 }
 
-// overtakes reports whether the attempt has claimed a message of which an earlier message of the
-// same key is not handled now.
+// overtakes reports whether the attempt has claimed a message although an earlier message of the
+// group with the same key still has to be handled, and is not claimed.
 func (a *attempt) overtakes() bool {
 	blocked := map[orderKey]bool{}
 	for _, d := range a.group {

@@ -83,9 +83,9 @@ func (c *call) settle(ctx context.Context, round []*delivery) {
 	c.withdraw(ctx, round)
 }
 
-// groups divides a round into groups. It first reads the rows of redelivered messages, because one
-// that is handled already needs no announcement. During a probe it reads the rows of all messages,
-// so that the first one is a message that can be tried.
+// groups divides a round into groups. It first reads the rows of redelivered messages, because a
+// message that is already handled is not announced again. During a probe it reads the rows of all
+// messages, so that the first one is a message that can be tried.
 func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, error) {
 	var load []*delivery
 	for _, d := range round {
@@ -119,8 +119,8 @@ func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, er
 }
 
 // probe returns the message to try first while the circuit is open. It is the one with the fewest
-// attempts, so that no message becomes a dead letter because it is tried each time. It has no
-// message of its key before it.
+// attempts, so that no message becomes a dead letter because it is tried each time. No earlier
+// message of the round has the same key.
 func (c *call) probe(round []*delivery) (best *delivery) {
 	for i, d := range round {
 		if c.ordered && d.sharesKey(round[:i]) {
@@ -180,7 +180,7 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 	return c.attempts(ctx, group)
 }
 
-// attempts is try without what comes before the first attempt.
+// attempts makes the attempts of try, once the first message of the group is announced.
 func (c *call) attempts(ctx context.Context, group []*delivery) [][]*delivery {
 	pause, left := txn.RetryPause, c.retries
 	var doubtSince time.Time // when the outcome of a COMMIT was first in doubt
@@ -250,11 +250,14 @@ func (c *call) lockWait() time.Duration {
 	return max(c.limits.lockWait/20, time.Millisecond)
 }
 
-// attribute records the failure of one message, and returns the messages before and behind it. If
-// the failing message is unknown, it returns the halves of the group. If ordered, a failing message
-// blocks its key. So if the group has messages of its key before it, they are tried first and the
-// message is tried again behind them; if one of them fails, the message is postponed without a
-// failure.
+// attribute records the failure of one message, and returns the groups to try next: the messages
+// before it, and the messages behind it. If the failing message is unknown, it returns the halves
+// of the group.
+//
+// If the call is ordered, a failing message blocks its key. So if earlier messages of the group
+// have the same key, attribute records no failure. The earlier messages are tried first, and then
+// the failing message alone. If one of the earlier messages fails, it blocks the key, and the other
+// one is postponed without a failure of its own.
 func (c *call) attribute(ctx context.Context, group []*delivery, a *attempt, r result) [][]*delivery {
 	if r.inDoubt {
 		committed, err := a.committed(ctx)

@@ -18,8 +18,8 @@ import (
 // messages one by one until one is handled, which closes the circuit. If all messages of the probe
 // fail, the next pause is twice as long, and the next probe has eight times as many messages. So
 // many failing messages do not block later ones for long. Only the failure of the first message of
-// a probe counts. It has to count, because otherwise failing messages would stay for ever where no
-// others come.
+// a probe counts. It has to count: if no other messages arrive, the failing messages would
+// otherwise never become dead letters.
 type circuit struct {
 	mu       sync.Mutex
 	failures int           // in a row
@@ -127,7 +127,8 @@ func (c *circuit) succeeded() {
 	c.failures, c.pause, c.probes, c.probing, c.left, c.tried = 0, 0, 0, false, 0, 0
 }
 
-// leave ends the part of a call in a probe. The next call continues the probe.
+// leave releases the probe at the end of the call that has begun it. The next call continues the
+// probe.
 func (c *circuit) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package migrations holds the schema of idem as goose migrations. Up applies them.
 //
-// A service that has a goose of its own runs them with a provider and a version table of their own, so that they never meet the
-// migrations of the service:
+// If a service already uses goose, run these migrations with a separate provider and a separate
+// version table. They are then independent of the migrations of the service:
 //
 //	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
 //		goose.WithTableName("public.idem_goose_version"),
@@ -9,7 +9,8 @@
 //	...
 //	_, err = provider.Up(ctx)
 //
-// psql.sh applies them with psql alone. The part of each file between "-- +goose Up" and "-- +goose Down" is plain SQL for another tool.
+// psql.sh applies the migrations with psql, without goose. For any other tool, take the part of
+// each file between "-- +goose Up" and "-- +goose Down", which is plain SQL.
 package migrations
 
 import "embed"

@@ -225,7 +225,8 @@ func (op *Op) giveUp(o *outsideCall, failed string) ([]byte, error) {
 	return nil, op.parkFor(last, o.tries, o.stepName, ReasonAttemptsExhausted, "%s, and %s", failed, happened)
 }
 
-// attempt makes a call once, or settles the attempt before.
+// attempt makes a call once. If an earlier attempt is in doubt, attempt settles that one first, and
+// may then not need another.
 func (op *Op) attempt(o *outsideCall) ([]byte, error) {
 	if op.ctx.Err() != nil {
 		return nil, op.interrupted()

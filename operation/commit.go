@@ -17,8 +17,9 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Checkpoint commits the steps so far. Use it where no other step commits: before something long or
-// something that others wait for, or between groups of Tx where there are hundreds.
+// Checkpoint commits the steps so far. Use it where no other step commits: before a step that takes
+// long, before a step for which other processes wait, or between groups of Tx steps if there are
+// hundreds.
 func (op *Op) Checkpoint() error {
 	if !op.taking.TryLock() {
 		return ErrMisused
@@ -418,11 +419,11 @@ func (m *memory) take(operation string) map[int]db.Step {
 	return outcomes
 }
 
-// recordOutcomes records the outcomes of calls since the last commit, and nothing else of a run
-// that is over and has no transaction. It commits even if the operation was canceled meanwhile. It
-// returns true if outcomes were recorded, and false if there are none or they cannot be recorded.
-// It tries again for outcomesLimit, unless the server refuses the commit or a value cannot be
-// sealed.
+// recordOutcomes records the outcomes of calls since the last commit. It records nothing else of
+// the run, which is over and has no transaction. It commits even if the operation was canceled
+// meanwhile. It returns true if outcomes were recorded, and false if there are none or they cannot
+// be recorded. It tries again for outcomesLimit, unless the server refuses the commit or a value
+// cannot be sealed.
 func (w *work) recordOutcomes(c commit) bool {
 	outcomes := w.unrecordedOutcomes()
 	if len(outcomes) == 0 || w.instance == nil {

@@ -147,8 +147,8 @@ func WithErrors(errs ...error) Option {
 // a process that ended while it worked on the operation, without releasing it. A commit resets the
 // count. Callers that leave, errors and panics do not count. The default is 10.
 //
-// From the third death on, the process runs no other such operation beside it, so that an
-// operation that only died with others is not parked. With a number below 4 such operations may
+// A process works on only one operation with three or more deaths at a time. So an operation whose
+// process was killed by another operation is not parked. If n is below 4, such an operation may
 // park as well.
 func WithMaxDeaths(n int) Option {
 	return func(d *definition) {
@@ -323,8 +323,9 @@ func (c *caller) Ended(ctx context.Context, e bridge.Execution, operation string
 	return (&work{definition: c.definition, execution: e, operation: operation}).endedIn(ctx, ask)
 }
 
-// endedIn returns the ending of a call whose operation is undone: ErrCanceled, or the error that is
-// recorded after the steps. It returns false if the operation is not undone.
+// endedIn returns the ending of a call whose operation is undone. Its error is ErrCanceled if the
+// operation was canceled. Otherwise it has the recorded error of the function as its cause. It
+// returns false if the operation is not undone.
 func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Request) error) (bridge.Ending, bool) {
 	show, steps := db.ShowOperation{OperationID: w.operation}, db.LoadSteps{OperationID: w.operation}
 	if err := ask(ctx, &show, &steps); err != nil {

@@ -96,8 +96,9 @@ func (w *work) textOf(err error) string {
 	return storederror.Storable(storederror.Text(err))
 }
 
-// stepError returns an error as the record of the operation has it, or nil if err is nil. step is
-// empty for an error of the function. If the text cannot be sealed, it is left out.
+// stepError returns err in the form in which the record of the operation stores it, or nil if err
+// is nil. step is empty for an error of the function. If the text cannot be sealed, stepError
+// leaves the text out.
 func (w *work) stepError(step string, attempt int, err error) *db.StepError {
 	if err == nil {
 		return nil

@@ -53,8 +53,9 @@ type RelayConfig struct {
 	// MaxInHand bounds the bytes of payloads and headers in memory if the Publisher is a Divider:
 	// in the queues and calls of all destinations and streams together, plus one message. A
 	// destination uses at most a thirty-second of the free memory, so that its large messages block
-	// no other. The default is 256 MiB. A read returns up to an eighth of MaxInHand, divided among
-	// the streams, at most 16 MiB: of new messages, and as much of retries.
+	// no other. The default is 256 MiB. A read returns new messages of up to an eighth of
+	// MaxInHand, divided among the streams, and at most 16 MiB. It returns retries up to the same
+	// limit in addition.
 	MaxInHand int
 
 	// Poll is the maximum time between two reads of an empty outbox. The first pause is 50 ms. The

@@ -11,7 +11,8 @@ type memory struct {
 	large *int // the count of the destination that has a message beyond the limit
 }
 
-// memoryShare bounds a destination to this part of the free memory.
+// memoryShare is a divisor: a destination with several messages in memory may use 1/memoryShare of
+// the memory that the other destinations leave free.
 const memoryShare = 32
 
 // take reserves memory for a message of a destination. own is the count of bytes of that

@@ -507,8 +507,8 @@ func (s *scheduler) jittered(pause time.Duration) time.Duration {
 	return max(s.jitter(pause), s.config.MinPause)
 }
 
-// giveUp dead-letters the messages of a call that have waited for an unavailable destination for
-// too long.
+// giveUp dead-letters messages of a call that have waited for an unavailable destination for too
+// long. It considers only messages that are the first of their key.
 func (s *scheduler) giveUp(d *destination, c *call, err error, now time.Time) {
 	for _, m := range c.messages {
 		if k := m.key; len(k.queue) > 0 && k.queue[0] == m {
@@ -518,7 +518,8 @@ func (s *scheduler) giveUp(d *destination, c *call, err error, now time.Time) {
 }
 
 // expire dead-letters a message if RelayConfig.MaxOutage is over for it, and reports whether it has
-// done so. The destination or the key of the message is unavailable since a time.
+// done so. since is the time from which the destination or the key of the message has been
+// unavailable.
 func (s *scheduler) expire(m *message, err error, since, now time.Time) bool {
 	limit := s.config.MaxOutage
 	if limit == 0 || now.Sub(m.CreatedAt) <= limit || since.IsZero() || now.Sub(since) < min(limit, minOutage) {

@@ -236,7 +236,8 @@ func (w *worker) pollSoon(now time.Time) {
 // pollNow makes the next read of the outbox happen at once.
 func (w *worker) pollNow() { w.pollAt, w.pollBackoff.Current = time.Now(), minPoll }
 
-// read stores outcomes and reads, in one round trip. A nil plan reads no messages.
+// read stores the outcomes of published messages and reads messages as p plans, in one round trip.
+// If p is nil, it reads no messages.
 func (w *worker) read(p *readPlan) error {
 	began := time.Now()
 	var requests []txn.Request
@@ -377,9 +378,8 @@ func (w *worker) wait(ctx context.Context) error {
 }
 
 // checkHung handles calls that do not return hangTimeout after the end of their context. It returns
-// the earliest time at which a call that is still in time will be one of them. With one
-// destination, the worker releases the ownership to another process; with several, it logs the
-// call.
+// the earliest time at which another call may become one of them. With one destination, the worker
+// releases the ownership to another process; with several, it logs the call.
 func (w *worker) checkHung(now time.Time) (next time.Time, err error) {
 	next = now.Add(heartbeatPause)
 	for _, d := range w.schedule.destinations {

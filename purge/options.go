@@ -60,8 +60,8 @@ type Options struct {
 	// limit if negative.
 	MaxDead int64
 
-	// Patience is how long a sweep waits for one such cause before it ends. The next run resumes
-	// it. DefaultPatience if zero.
+	// Patience is how long a sweep waits for one cause, such as a standby, vacuum or a lock, before
+	// it ends. The next run resumes the sweep. DefaultPatience if zero.
 	Patience time.Duration
 
 	// Max is the maximum duration of Once. The sweep then stops where it is. No limit if zero.

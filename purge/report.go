@@ -49,8 +49,8 @@ type Report struct {
 	Duration time.Duration
 }
 
-// Sweep is the result of one run on one table. Its counts do not include what an earlier run has
-// done of the same sweep.
+// Sweep is the result of one run on one table. If the run has resumed a sweep, the counts do not
+// include the part that earlier runs have done.
 type Sweep struct {
 	Counts
 	Table    string

@@ -7,9 +7,9 @@ import (
 	"crypto/subtle"
 )
 
-// Sealed bytes headerSize with a format byte. The rest is XAES-256-GCM: a nonce of 24 bytes, the
-// ciphertext and a tag. The key of the message is derived from the first half of the nonce (the
-// salt). The second half is the nonce of AES-GCM.
+// Sealed bytes begin with a format byte. The rest is XAES-256-GCM: a nonce of 24 bytes, the
+// ciphertext and a tag. The first half of the nonce is the salt, from which the key of the message
+// is derived. The second half is the nonce of AES-GCM.
 const (
 	format     = 1
 	saltSize   = 12

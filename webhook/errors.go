@@ -63,8 +63,8 @@ func retryAfter(header http.Header) time.Duration {
 	return 0
 }
 
-// asTimeout replaces an error that says that a context has ended by ErrTimeout. The relay would
-// take the former for the context of the call, and count no attempt.
+// asTimeout replaces an error that says that a context has ended by ErrTimeout. Otherwise the relay
+// would take the error for the end of the context of the call, and count no attempt.
 func asTimeout(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %v", ErrTimeout, err)

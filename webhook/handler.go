@@ -184,8 +184,8 @@ func (a answer) badBody(err error) {
 	http.Error(a.w, "the body is incomplete", http.StatusBadRequest)
 }
 
-// unverified does not tell an invalid signature from one that is too old: the sender may be an
-// attacker.
+// unverified answers 401. The answer does not show whether the signature is invalid or too old,
+// because the sender may be an attacker.
 func (a answer) unverified(err error) {
 	a.logError(slog.LevelWarn, "webhook: a request was refused", err)
 	http.Error(a.w, "unauthorized", http.StatusUnauthorized)

@@ -102,7 +102,7 @@ func setHeaders(header http.Header, own map[string]string) error {
 }
 
 // withoutURL removes the URL from an error of http.Client, because its path may be a secret. It
-// also truncates the error, which contains a response that is not HTTP as a whole.
+// also truncates the error: if a response is not HTTP, the error contains the whole response.
 func withoutURL(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err

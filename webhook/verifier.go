@@ -45,8 +45,8 @@ type Event struct {
 var ErrSignature = errors.New("webhook: no valid signature")
 
 // ByContent returns v with another ID for each event: a hash of the signed time, if there is one,
-// and the body. It is for providers whose events have no ID, or none that is signed. Two events
-// with the same content and time count as one.
+// and the body. It is for providers whose events have no ID, or an ID that is not signed. Two
+// events with the same content and time count as one.
 func ByContent(v Verifier) Verifier { return byContent{v} }
 
 type byContent struct{ Verifier }

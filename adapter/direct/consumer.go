@@ -73,8 +73,8 @@ func (c *Consumer) RunBeside(ctx context.Context) {
 	}
 }
 
-// Publish handles as many messages as the time of the call allows. It names all others with
-// outbox.RetryLater.
+// Publish handles as many messages as the time of the call allows. Its error marks the messages
+// that are left for a later call with outbox.RetryLater.
 func (c *Consumer) Publish(ctx context.Context, messages []outbox.Message) error {
 	call := newCall(ctx, c, messages)
 	for call.next(ctx) {
@@ -231,8 +231,9 @@ func (p *call) withoutBlocked(group []inbox.Message) []inbox.Message {
 	return free
 }
 
-// result returns the error of Publish. Messages that were not tried are in the next call again. If
-// no message has an outcome because of an error of the inbox, the consumer is unavailable.
+// result returns the error of Publish. The relay passes messages that were not tried to the next
+// call. If an error of the inbox has left every message without an outcome, the error of Publish
+// says that the consumer is unavailable.
 func (p *call) result(ctx context.Context) error {
 	if p.err != nil && ctx.Err() == nil && p.handled+len(p.failed) == 0 {
 		return outbox.RetryLater(p.err, 0)

@@ -20,10 +20,12 @@
 //     dead-lettered.
 //   - Attempts, backoff and dead letters are those of the inbox, by the options of the consumer.
 //     The process of the relay also handles redriven dead letters. RelayConfig.MaxAttempts applies
-//     only to topics that cannot be a Source.
-//   - A handler has half of RelayConfig.PublishTimeout, 15 seconds by default. Then its context
-//     ends, and if it fails, an attempt counts. Other messages of the call wait meanwhile. Increase
-//     PublishTimeout for slower handlers.
+//     only to a message whose topic has a control character, because the inbox refuses such a
+//     Source.
+//   - A handler has half the time of RelayConfig.PublishTimeout. By default that half is 15
+//     seconds. Then the context of the handler ends. If the handler fails, an attempt counts. The
+//     other messages of the call wait until the handler returns. Increase PublishTimeout for slower
+//     handlers.
 //   - The circuit of the inbox pauses a consumer whose handlers all fail. If the database of the
 //     consumer is unavailable, no attempt counts.
 //

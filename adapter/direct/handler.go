@@ -60,13 +60,14 @@ func (b *batch) adjust(messages int, took, length time.Duration) {
 	}
 }
 
-// timed returns a handler with a deadline of its own, for a call that began at a time and has a
-// length.
+// timed returns handle with a deadline for each message. callBegan and length are the start and the
+// length of the call of Publish.
 //
 // The end of a call counts no attempt. So a handler that always takes as long as a call would block
-// every key, and would never fail. With half of a call, it fails like with any other error, while
-// there is time to store the failure and to handle other messages. If the call ends before that
-// half is over, no attempt counts: the message is among the first of the next call.
+// every key, and would never fail. With half the time of a call, such a handler fails as with any
+// other error, and there is time left to store the failure and to handle other messages. If the
+// call ends before that half is over, no attempt counts, and the message is among the first of the
+// next call.
 func timed(handle Handler, callBegan time.Time, length time.Duration) Handler {
 	limit := length / shareOfHandler
 	last := callBegan.Add(length - length/shareOfCall)

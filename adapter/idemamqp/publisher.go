@@ -55,8 +55,8 @@ func (p *Publisher) Close() error {
 	return p.conn.close()
 }
 
-// Publish returns when the broker has answered for every message. It names those that the broker
-// has returned or refused. See [outbox.Publisher].
+// Publish returns when the broker has answered for every message. Its error names the messages that
+// the broker has returned or refused. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	select {
 	case p.turn <- struct{}{}:
@@ -94,7 +94,7 @@ func (p *Publisher) sendEach(ctx context.Context, messages []outbox.Message, fai
 }
 
 // send sends the messages and waits for their confirmations. It adds refused messages to failed. An
-// error concerns none of them in particular.
+// error of send is an error of the connection or the channel, and does not name a message.
 func (p *Publisher) send(ctx context.Context, messages []outbox.Message, failed map[string]error) error {
 	if err := p.open(ctx); err != nil {
 		return err
@@ -172,8 +172,8 @@ func (p *Publisher) broken(ctx context.Context, err error) error {
 	return errors.Join(ctx.Err(), err)
 }
 
-// closedChannel reports whether the broker has closed the channel and not the connection. It does
-// so because of a message.
+// closedChannel reports whether err says that the broker has closed only the channel. The broker
+// does that because of a message. In other cases it closes the connection.
 func closedChannel(err error) bool {
 	var reason *amqp.Error
 	return errors.As(err, &reason) && reason.Server && reason.Recover

@@ -53,7 +53,7 @@ func (s *session) consume(ctx context.Context) (err error) {
 }
 
 // buffered collects deliveries, so that Receive finds those that have arrived without a wait for
-// each. They are no more than size, because the broker waits for acknowledgements.
+// each. There are at most size deliveries, because the broker then waits for acknowledgements.
 func buffered(deliveries <-chan amqp.Delivery, size int) <-chan amqp.Delivery {
 	arrived := make(chan amqp.Delivery, size)
 	go func() {
@@ -100,8 +100,8 @@ func (s *session) delivery(d amqp.Delivery) *delivery {
 	}}
 }
 
-// Settle acknowledges by one frame all that was delivered before the first message that waits. What
-// is behind it has a frame of its own.
+// Settle acknowledges, with one frame, all messages that were delivered before the first waiting
+// message. Each settled message behind that one is acknowledged with a frame of its own.
 func (s *session) Settle(_ context.Context, held []*delivery) error {
 	prefix := 0
 	for prefix < len(held) && isSettled(held[prefix]) {

@@ -12,22 +12,23 @@
 // one producer and stores them once. A message that is published again, by another process or after
 // a timeout, is stored again, and the inbox of the consumer recognizes its ID.
 //
-// The messages of one topic and key are in one partition, and are first stored in their order, with
-// one round trip for each. If partitions are added to a topic, keys move to other partitions, and
-// their order is lost. A message that can never be stored, because of its size, its topic or its
-// headers, counts an attempt and blocks its key. An error of the cluster, such as too few replicas,
-// counts no attempt; the relay waits. If the cluster refuses a producer ID for lack of
-// authorization, franz-go does not ask again: grant the right and restart the process.
+// The messages of one topic and key are in one partition. Their first copies are in order: the
+// relay publishes a message of the key only when the one before is confirmed, so each takes a round
+// trip. If partitions are added to a topic, keys move to other partitions, and their order is lost.
+// A message that can never be stored, because of its size, its topic or its headers, counts an
+// attempt and blocks its key. An error of the cluster, such as too few replicas, counts no attempt;
+// the relay waits. If the cluster refuses a producer ID for lack of authorization, franz-go does
+// not ask again: grant the right and restart the process.
 //
 // A confirmed message is as safe as min.insync.replicas of its topic: set it to 2 or more.
 //
 // # What a Consumer guarantees
 //
 // Each message of the topics has its effect once, or is a dead letter with the reason: see package
-// inbox. So it is even if the offsets of the group are reset. An offset is committed after the
+// inbox. This also holds if the offsets of the group are reset. An offset is committed after the
 // COMMIT of all effects and dead letters before it. The effects of a key are in the order of its
-// partition: a message that has to be tried again blocks its key alone, within
-// ConsumerConfig.Window.
+// partition. A message that has to be tried again blocks only its own key. The messages of other
+// keys are handled up to ConsumerConfig.Window beyond it.
 //
 // A rebalance waits for the current batch. If the batch takes longer than kgo.RebalanceTimeout, the
 // group continues without this member, and both members may handle the same messages. Each message

@@ -29,8 +29,8 @@ type Publisher struct {
 var _ outbox.Publisher = (*Publisher)(nil)
 
 // NewPublisher returns a Publisher that uses client. It fails unless client is an idempotent
-// producer that waits for all in-sync replicas, as by franz-go's defaults. A partitioner other than
-// the default has to map a key to the same partition each time.
+// producer that waits for all in-sync replicas. That is the default of franz-go. A partitioner
+// other than the default has to map a key to the same partition each time.
 //
 // Make the client with kgo.ProducerLinger(0): the relay publishes the messages of a key one by one,
 // and each would wait for the linger.

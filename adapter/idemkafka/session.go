@@ -34,7 +34,7 @@ type partitionID struct {
 	number int32
 }
 
-// partition is an assigned partition, from the first message that is read.
+// partition is the state of an assigned partition. It exists once the first message is read.
 type partition struct {
 	first     int64 // the offset of that message
 	last      *kgo.Record
@@ -138,8 +138,9 @@ func (s *session) Settle(ctx context.Context, held []*delivery) error {
 	return nil
 }
 
-// moved returns the record to commit for each partition: the last one before which all records are
-// settled, if it has changed since the last commit. It also pauses and resumes partitions.
+// moved returns the record to commit for each partition whose record to commit has changed since
+// the last commit. That is the record before the first unsettled one, or the last record. It also
+// pauses and resumes partitions.
 func (s *session) moved(held []*delivery) (moved []*kgo.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

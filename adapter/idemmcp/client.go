@@ -58,9 +58,10 @@ func WithKey(ctx context.Context, key string) context.Context {
 }
 
 // CallTool calls a tool until there is an answer. The key is the one in params.Meta, that of
-// [WithKey], or a random one. CallTool returns the error of the last attempt. The call was not
-// executed if that error has a [Refusal] that is not retryable, other than [Broken]. After any
-// other error it may have been executed: call again with the same key.
+// [WithKey], or a random one. CallTool returns the error of the last attempt. If that error has a
+// [Refusal] with Retryable false, the call was not executed, except with the reason [Broken]. With
+// that reason, and after any other error, the call may have been executed: call again with the same
+// key.
 func (c *Client) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
 	keyed := *params
 	keyed.Meta = maps.Clone(params.Meta)
@@ -88,8 +89,9 @@ func (c *Client) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp
 	}
 }
 
-// attempt sends the call once. It drops the session if the call got no answer on it, unless the
-// caller ended the call.
+// attempt sends the call once. If the session has failed before the server answered, attempt drops
+// the session. It keeps a session if the caller ended the call, or if the transport refused only
+// this request.
 func (c *Client) attempt(callerCtx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
 	ctx, cancel := context.WithTimeout(callerCtx, cmp.Or(c.AttemptTimeout, 30*time.Second))
 	defer cancel()
@@ -188,8 +190,8 @@ func isRejected(err error) bool {
 	return ok && answer.Code == codeRejected
 }
 
-// isFinal reports whether the call is not sent again: the server answered, and not with a refusal
-// that is retryable.
+// isFinal reports whether err is an answer after which the call is not sent again. That is every
+// answer except a retryable refusal.
 func isFinal(err error) bool {
 	if !isAnswer(err) {
 		return false

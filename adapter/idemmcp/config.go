@@ -60,8 +60,8 @@ func FromClient() Source { return Source{kind: fromClient} }
 
 // FromArgument takes the key from an argument of the tool, a string. Further names lead to a member
 // of an object: FromArgument("meta", "idempotency-key") is the place that the Universal Commerce
-// Protocol prescribes. The model must not make up the argument: it makes up another one for a
-// repetition. The host sets it.
+// Protocol prescribes. The host must set the argument, and not the model: a model would make up
+// another key for a repetition.
 //
 // Such a tool is listed with idempotentHint: a call with the same arguments has no further effect
 // as long as its record is retained.

@@ -21,10 +21,10 @@ type Handler func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error
 // ConsumerConfig configures a Consumer. Its zero value works.
 type ConsumerConfig struct {
 	// Ordered keeps the order of each key. A message waits in memory behind the messages of its key
-	// that have to be tried again. The stream waits, for at most AckWait, for the messages of
-	// another process of the JetStream consumer that died. It costs a request to the broker for
-	// each batch. Run one process at a time: set a pinned priority group (Group), or divide the
-	// subjects among several JetStream consumers.
+	// that have to be tried again. If another process of the JetStream consumer dies, all messages
+	// behind those that the process held wait for these, for at most AckWait. Ordered costs a
+	// request to the broker for each batch. Run one process at a time: set a pinned priority group
+	// (Group), or divide the subjects among several JetStream consumers.
 	Ordered bool
 	// Group is the priority group of the JetStream consumer, if it has one.
 	Group string
@@ -53,7 +53,8 @@ type Consumer struct {
 // consumers with the same name do not handle the same message twice. The Source of a message is the
 // name of its stream.
 //
-// NewConsumer fails if source does not require explicit acknowledgments or limits deliveries.
+// NewConsumer fails if source limits the number of deliveries, or if it does not require explicit
+// acknowledgments.
 func NewConsumer(pool *pgxpool.Pool, name string, source jetstream.Consumer, handle Handler, config ConsumerConfig) (*Consumer, error) {
 	switch c := source.CachedInfo().Config; {
 	case c.AckPolicy != jetstream.AckExplicitPolicy:

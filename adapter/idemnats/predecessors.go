@@ -12,12 +12,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// predecessors finds out whether the messages that come before others in the stream are settled or
-// held by this process: in order, a message is handled only then. JetStream redelivers what a dead
-// process held after AckWait, behind all that it delivers meanwhile.
+// predecessors finds out whether all earlier messages of the stream are settled or held by this
+// process. With Ordered, a message is handled only then: JetStream redelivers the messages of a
+// dead process after AckWait, behind the messages that it delivers meanwhile.
 //
-// The broker reports how many messages are pending, and up to which one it has delivered. If this
-// process holds as many of those, no other process holds any.
+// The broker reports how many messages are pending, and the sequence number of the last message
+// that it has delivered. If this process holds that many messages up to that number, no other
+// process holds a message.
 type predecessors struct {
 	since time.Time // when messages began to wait; zero if none does
 	asked time.Time
@@ -27,8 +28,9 @@ type predecessors struct {
 // longestYield is the longest time for which a process fetches nothing after a release.
 const longestYield = 2 * time.Second
 
-// admit returns the messages that may be handled, in the order of the stream: in order, those whose
-// predecessors are settled or held. It also returns when it is to be called again at the latest.
+// admit returns the messages that may be handled, in the order of the stream. With Ordered, these
+// are the messages whose predecessors are settled or held. recheck is the time after which admit
+// must be called again.
 func (s *session) admit(ctx context.Context) (admitted []*delivery, recheck time.Duration) {
 	p, now := &s.predecessors, time.Now()
 	s.mu.Lock()
@@ -62,7 +64,7 @@ func (s *session) admit(ctx context.Context) (admitted []*delivery, recheck time
 	return nil, p.pause()
 }
 
-// delivered counts the messages held up to a sequence number.
+// delivered returns how many messages the session holds whose sequence number is at most last.
 func (s *session) delivered(last uint64) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

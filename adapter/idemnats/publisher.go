@@ -74,8 +74,9 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 }
 
 // isFull reports whether a message was refused because its stream, its account or the server has no
-// room. A full stream still confirms a message that it has stored before: an error that names no
-// message would make the relay take the others for failing ones.
+// room. Then send marks the error of each message with RetryLater. An error that names no message
+// would be wrong here: the relay would try the messages again one by one, and a full stream
+// confirms a message that it has stored before. So the relay would count an attempt of the others.
 func isFull(err error) bool {
 	const accountFull, serverBusy, memoryFull, diskFull, streamFull = 10002, 10023, 10028, 10047, 10077
 	var api *jetstream.APIError

@@ -26,9 +26,9 @@ const (
 
 type delivery = pull.Delivery[jetstream.Msg]
 
-// session is a pull.Session. It keeps each fetched message until the message is acknowledged or
-// released, and extends its deadline meanwhile. Receive starts a fetch if none is in progress. So
-// messages arrive while handlers run.
+// session is a pull.Session. It keeps each fetched message, and extends the deadline of the
+// message, until the message is acknowledged or released. Receive starts a fetch if none is in
+// progress. So messages arrive while handlers run.
 type session struct {
 	*Consumer
 	ackWait       time.Duration
@@ -130,7 +130,8 @@ func (s *session) Receive(ctx context.Context, limit int, wait time.Duration) ([
 }
 
 // startFetch starts a fetch of up to limit messages, if none is in progress and there is room. With
-// Ordered there always is: the predecessor of a waiting message may not be fetched yet.
+// Ordered there is always room, because the predecessor of a waiting message may not be fetched
+// yet.
 func (s *session) startFetch(ctx context.Context, limit int) {
 	s.mu.Lock()
 	if !s.loop.Ordered {

@@ -14,11 +14,11 @@
 //
 // # Guarantees
 //
-// Operations have the guarantees of package operation. A job only makes a worker look at its
-// operation. So the number and the order of the jobs do not matter, nor does a lost job. If an
-// operation has two jobs, one of them runs it, in an epoch of its own; the other leaves it alone
-// and completes. So a completed job does not mean that its operation has ended: call operation.Show
-// or idem.Lookup.
+// Operations have the guarantees of package operation. A job only makes a worker look at the
+// operation that the job names. So the number and the order of the jobs do not matter, nor does a
+// lost job. If an operation has two jobs, one of them runs it, in an epoch of its own; the other
+// leaves it alone and completes. So a completed job does not mean that its operation has ended:
+// call operation.Show or idem.Lookup.
 //
 // # When a process is killed
 //
@@ -30,7 +30,7 @@
 // about two seconds longer. The job of the killed process stays running until River rescues it, and
 // then completes, because nothing is left to do. RescueStuckJobsAfter need not be changed.
 //
-// Behind a pooler in transaction mode, processes are noticed by a lease of 30 seconds.
+// Behind a pooler in transaction mode, a dead process is noticed when its lease of 30 seconds ends.
 //
 // # Sleep, Await, errors
 //
@@ -41,9 +41,9 @@
 // ended by a Final error, its job is canceled with the error. River stores errors in river_job:
 // keep secrets out of them.
 //
-// If River stops, or a job exceeds Config.Timeout, another process resumes the operation. That
-// parks an operation during an operation.Once call: give River's Stop the time that such a call
-// takes.
+// If River stops, or a job exceeds Config.Timeout, another process resumes the operation. If that
+// happens during an operation.Once call, the operation parks. So give River's Stop the time that
+// such a call takes.
 //
 // Do not run an operation.Worker for the same definitions: it would resume operations outside of
 // River's queues. All jobs have the kind idem_operation, and Definition.InsertOpts sets the queue
@@ -61,16 +61,17 @@
 //	river.AddWorker(workers, idemriver.NewOnceWorker(pool, "billing", bill, idemriver.OnceConfig{}))
 //
 // A message becomes a job if its transaction commits, and never otherwise. Its ID keeps the job
-// unique while River keeps the job, a day by default; after that the inbox recognizes the ID. A
-// message that River refuses alone, such as one for an invalid queue, counts an attempt. If outbox
-// and jobs are in one database, a transaction can insert the job itself. The Publisher is for jobs
-// in another database, and for messages that others read as well.
+// unique while River keeps the job, a day by default; after that the inbox recognizes the ID. If
+// River refuses the job of one message, for example because of an invalid queue, the message counts
+// an attempt. If outbox and jobs are in one database, a transaction can insert the job itself. The
+// Publisher is for jobs in another database, and for messages that others read as well.
 //
 // Each job of a OnceWorker has its effect once, or is a dead letter with the reason, however often
-// River works on it, even concurrently. So RescueStuckJobsAfter may be as short as JobTimeout: the
-// job of a killed process waits for it. A job that has to be tried again is snoozed, which is no
-// attempt of River's. A dead one is canceled with its error. MaxAttempts of a Message is 32,767.
-// For other jobs, leave room for killed processes: River discards a job after MaxAttempts. Jobs
+// River works on it, even concurrently. So RescueStuckJobsAfter may be as short as JobTimeout. A
+// job whose process was killed waits for that time. A job that has to be tried again is snoozed,
+// which is no attempt of River's. The job of a dead letter is canceled with its error. River counts
+// an attempt when a process is killed during a job, and discards the job after MaxAttempts. A
+// Message has 32,767 by default. Give other jobs enough for the processes that may be killed. Jobs
 // have no order. The retention of the inbox, [inbox.WithRetention], has to exceed the longest time
 // that a job may wait.
 package idemriver

@@ -50,8 +50,9 @@ func NewPublisher(client *river.Client[pgx.Tx], config PublisherConfig) *Publish
 	return &Publisher{client, config}
 }
 
-// Publish inserts the jobs in one transaction. If River refuses it, Publish inserts the jobs one by
-// one, and names the messages that River refuses alone. See [outbox.Publisher].
+// Publish inserts the jobs in one transaction. If River refuses the transaction, Publish inserts
+// the jobs one by one. Its error names the messages whose jobs River refuses. See
+// [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	err := outbox.Recover(func() error { return p.insert(ctx, messages) })
 	if err == nil || len(messages) == 0 {

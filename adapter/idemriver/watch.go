@@ -24,9 +24,10 @@ const startLimit = 2 * time.Second
 // operations of killed processes, and operations whose sleep has ended or that got a signal. Run it
 // in every process that has a River client. It survives outages.
 //
-// All processes insert the same job, and River keeps one of them. If that job has begun, and two
-// seconds later no process runs the operation, the process of the job was killed before it began
-// the operation, or the job found the operation locked. Then Watch inserts another job.
+// Every process inserts a job with the same arguments, and River keeps one of these jobs. If that
+// job has begun, and two seconds later no process runs the operation, the process of the job was
+// killed before it began the operation, or the job found the operation locked. Then Watch inserts
+// another job.
 func (w *Worker) Watch(ctx context.Context, client *river.Client[pgx.Tx]) {
 	made := map[operation.Pending]madeJob{}
 	for ctx.Err() == nil {

@@ -20,8 +20,8 @@ type Config struct {
 	// idem.WithSealer.
 	Options []idem.Option
 
-	// Timeout is the limit of one job, an hour by default. Its context ends then, and another job
-	// resumes the operation.
+	// Timeout is the limit of one job, an hour by default. Then the context of the job ends, and
+	// another job resumes the operation.
 	Timeout time.Duration
 
 	// Poll is how often Watch looks for operations, a second by default.

@@ -13,23 +13,24 @@
 // returns nil, and never otherwise. The UUID of the message is its ID in each attempt, and its
 // metadata idem-key and idem-type are its key and its type. Messages are published one by one. The
 // relay publishes the next message of a topic and key when the previous one is published.
-// Watermill's publisher has to do the rest: one that returns before the broker has the message may
-// lose it, and one that reorders a topic breaks the order of a key.
+// Watermill's publisher has to do the rest. If it returns before the broker has the message, the
+// message may be lost. If it reorders a topic, the order of a key is lost.
 //
 // Watermill's errors do not name the message or the broker as their cause. An error counts an
-// attempt of its message if the broker accepts a later message. At the end of a call, up to two
-// errors in a row count as well if any message was published. Three errors in a row with no later
-// success, or ten seconds of errors, mean that the broker is unavailable, and count nothing. If the
-// broker refuses every message of a topic and there are no other messages, the relay waits for it
-// as for an outage. PublisherConfig.Blames prevents that: it reports which errors concern their
-// message.
+// attempt of its message if the broker accepts a later message. If a call ends with one or two
+// errors in a row, they count as well, unless every message of the call has failed. Three errors in
+// a row with no later success, or ten seconds of errors, mean that the broker is unavailable, and
+// count nothing. If the broker refuses every message of a topic and there are no other messages,
+// the relay waits for it as for an outage. PublisherConfig.Blames prevents that: it reports which
+// errors concern their message.
 //
 // # What a Handler guarantees
 //
 // Each message that the subscriber delivers has its effect once, or is a dead letter with the
 // reason: see package inbox. It is acknowledged after the COMMIT of the effect or the dead letter.
 // The subscriber has to redeliver messages that are not acknowledged. The retention of the inbox,
-// [inbox.WithRetention], has to exceed the longest time after which it may do so.
+// [inbox.WithRetention], has to exceed the longest time after which the subscriber may redeliver a
+// message.
 //
 // Each message has a transaction of its own, because Watermill delivers one at a time. For batches,
 // use the package of the broker. After a failed attempt, the handler waits until the next one is

@@ -14,14 +14,16 @@ import (
 // PublisherConfig configures a Publisher. The zero value works.
 type PublisherConfig struct {
 	// Blames reports whether an error concerns its message alone: the message is too large, or its
-	// topic does not exist. Any other error concerns its message if the broker accepts a later one.
+	// topic does not exist. Any other error concerns its message if the broker accepts a later
+	// message.
 	Blames func(err error) bool
 }
 
 const (
 	// outageErrors is how many errors in a row, with no later success, mean an unavailable broker.
 	outageErrors = 3
-	// outageTime is how long such errors may take together until Publish returns.
+	// outageTime is the total time of errors in a row, with no success in between, after which
+	// Publish returns.
 	outageTime = 10 * time.Second
 )
 

@@ -16,7 +16,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// tables are the effects in their order, and a deferred constraint that lets a COMMIT fail.
+// tables creates a table of the effects in their order, and tables with a deferred constraint that
+// makes a COMMIT fail.
 const tables = `
 CREATE TABLE inboxtest_effects (n bigint GENERATED ALWAYS AS IDENTITY, id text NOT NULL);
 CREATE TABLE inboxtest_known (id text PRIMARY KEY);

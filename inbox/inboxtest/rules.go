@@ -196,7 +196,8 @@ func deadLetters(t testing.TB, s Suite) {
 	}
 }
 
-// redrives redrives a dead letter while no consumer runs: one that runs looks for it now and then.
+// redrives redrives a dead letter while no consumer runs, because a running consumer looks for
+// redriven messages only now and then.
 func redrives(t testing.TB, s Suite) {
 	h := s.open(t)
 	sent := message("a")

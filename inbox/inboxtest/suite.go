@@ -50,7 +50,7 @@ type Source struct {
 	Ordered bool
 
 	// Carried changes a message to what the handler gets, if the broker does not carry all fields.
-	// It carries the ID and the Payload in any case. Carried may be nil.
+	// A broker has to carry the ID and the Payload. Carried may be nil.
 	Carried func(m *inbox.Message)
 }
 

@@ -42,8 +42,8 @@ func (w *rewriter) digits() []byte {
 }
 
 // exponent reads the exponent of a number, if there is one. An exponent that does not fit into an
-// int64 becomes the nearest int64. That is so far out of range that the digits, which appendNumber
-// adds, cannot bring it into range, not even by an overflow.
+// int64 becomes the nearest int64. appendNumber later adjusts the exponent by numbers of digits.
+// The nearest int64 stays out of range after that adjustment, even if the addition overflows.
 func (w *rewriter) exponent() (int64, error) {
 	if !w.accept('e') && !w.accept('E') {
 		return 0, nil

@@ -9,13 +9,13 @@ import (
 
 // Selection says which parts of a document matter. Select makes one. It may be kept and shared.
 //
-// Its pointers are sorted, so that pointers to parts of a value follow the pointer to the value.
-// The values of pointers with drop are removed from those of the others.
+// Its pointers are sorted, so that pointers to parts of a value follow the pointer to the value. A
+// pointer with drop removes its value from the values of the other pointers.
 type Selection []Pointer
 
-// Select returns the selection of the values at the pointers of only, without the values at the
-// pointers of without. An empty only selects the whole document. Select keeps neither slice. If
-// nothing of a pointer of only could be left in any document, the error wraps ErrPointer.
+// Select returns the selection of the values at the pointers in only, except the values at the
+// pointers in without. If only is empty, it selects the whole document. Select keeps neither slice.
+// If without removes the whole value of a pointer in only, the error wraps ErrPointer.
 func Select(only, without []Pointer) (Selection, error) {
 	all := make([]Pointer, 0, len(without)+max(len(only), 1))
 	for _, p := range without {
@@ -30,11 +30,12 @@ func Select(only, without []Pointer) (Selection, error) {
 	return outermost(all)
 }
 
-// outermost removes the pointers that are inside another one of the same list. It refuses pointers
-// of only that are inside one of without.
+// outermost removes each pointer that is inside another pointer of the same list (only or without).
+// It refuses a pointer of only that is inside a pointer of without.
 func outermost(sorted []Pointer) (Selection, error) {
-	// In sorted order a pointer follows all pointers around it. If one of them is around p, the last one
-	// kept of its list is, because everything between the two is inside it as well.
+	// In sorted order, a pointer follows all pointers that contain it, and what lies between two
+	// such pointers is inside the first. So if any pointer of a list contains p, the last pointer
+	// kept of that list contains p.
 	var only, without *Pointer
 	kept := sorted[:0]
 	for _, p := range sorted {

@@ -18,7 +18,8 @@ func (r *ShowOperationRow) WaitsUntil() time.Time {
 	return r.WakeAt
 }
 
-// MayBeSuspect reports whether the operation is a suspect, or becomes one if its owner is gone.
+// MayBeSuspect reports whether the operation is a suspect (see Suspected), or becomes a suspect if
+// the process that runs it has died.
 func (s *ShowOperation) MayBeSuspect() bool {
 	return s.Found && s.State == OperationRunning && s.Deaths >= Suspected-1
 }

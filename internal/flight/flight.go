@@ -1,7 +1,7 @@
 // Package flight makes calls of one process that want the same thing wait for one another. One call
-// leads, and the others follow: they wait without using anything but memory. This only saves work.
-// If a leader gives up, it passes the lead to one follower and wakes no other, so the cost of a run
-// does not grow with the number of followers.
+// leads, and the others follow: they wait, and use only memory. This only saves work. If a leader
+// gives up, it wakes one follower, which leads next. The other followers keep waiting, so a change
+// of the leader costs the same for any number of followers.
 package flight
 
 import (
@@ -77,7 +77,7 @@ func (f *Flight[K, V]) SetNote(note string) {
 	f.note = note
 }
 
-// Note returns the last note of an earlier leader.
+// Note returns the note that an earlier leader has stored last with SetNote, or "".
 func (f *Flight[K, V]) Note() string {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
@@ -109,8 +109,8 @@ func (f *Flight[K, V]) Finish(value V, copied func(V) V) {
 	}
 }
 
-// Abandon ends the lead without a value. One follower gets the lead. Without followers the flight
-// ends.
+// Abandon ends the work of the leader without a value. One follower leads next. If there are no
+// followers, the flight ends.
 func (f *Flight[K, V]) Abandon() {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
@@ -123,7 +123,7 @@ func (f *Flight[K, V]) Abandon() {
 	f.next <- struct{}{}
 }
 
-// Leave ends the part of a follower that does not wait.
+// Leave removes a follower that does not call Wait from the flight.
 func (f *Flight[K, V]) Leave() { f.leave(false) }
 
 // leave removes a follower from the flight. If there is no leader and no follower left, it removes
@@ -151,8 +151,9 @@ const (
 	Left                   // the context has ended
 )
 
-// A follower that does not want to wait looks every lookPause whether the leader is stuck without a
-// connection. After maxLooks it gives up even if the leader has a connection.
+// A follower that does not want to wait checks, every lookPause, whether the leader is stuck
+// without a connection. After maxLooks checks the follower gives up even if the leader has a
+// connection.
 const (
 	lookPause = 50 * time.Millisecond
 	maxLooks  = 20

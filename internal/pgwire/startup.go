@@ -21,9 +21,9 @@ const (
 
 const maxStartupLen = 10_000 // the limit of PostgreSQL itself
 
-// Greet reads the client's packets up to the first one that the server must receive, and nothing
-// behind it. It declines requests for TLS and GSS encryption. cancel reports whether packet is a
-// CancelRequest.
+// Greet reads the client's packets up to the first one that has to be passed to the server, and
+// returns that packet. It reads nothing behind the packet. It declines requests for TLS and GSS
+// encryption. cancel reports whether packet is a CancelRequest.
 func Greet(client io.ReadWriter) (packet []byte, cancel bool, err error) {
 	for {
 		packet, code, err := readStartup(client)

@@ -108,9 +108,9 @@ func (g *guard) wakeWorkers() {
 	}
 }
 
-// idlePause returns the pause between two looks that a process makes in case the guards do not. The
-// pause grows with the number of processes. If that number is unknown, the pause is unit, which
-// stands for a second.
+// idlePause returns the pause between two looks for due operations. A process makes them in case no
+// guard does. The pause grows with the number of processes. If that number is unknown, the pause is
+// unit, which stands for a second.
 func (g *guard) idlePause(unit time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package presence makes a process visible to other processes, so that they leave its operations to
-// it, and detects that another process is gone.
+// Package presence makes a process visible to other processes, so that they do not take over its
+// operations. It also detects that another process is gone.
 //
 // A process shows itself as an [Instance], which has a unique number. It holds one connection
 // beside the pool, and on that connection an advisory lock on its number: a session. If the process
@@ -143,8 +143,8 @@ func Adopt(ctx context.Context, engine *txn.Engine) (*Instance, error) {
 // Retain counts one more user of the instance. Release must follow.
 func (i *Instance) Retain() { i.presence.use(1) }
 
-// IdlePause returns the pause between two looks that this process makes in case the guards do not.
-// It reports false without a session.
+// IdlePause returns the pause between two looks for due operations. This process makes them in case
+// no guard does. It reports false without a session.
 func (i *Instance) IdlePause(unit time.Duration) (time.Duration, bool) {
 	g := i.guard()
 	if g == nil {
@@ -451,8 +451,9 @@ func (i *Instance) List() []string {
 // committed, and Confirm must follow.
 //
 // An operation without a commit holds a connection of the pool when its process first has to show
-// itself. AdoptIn must not wait for another connection, because operations that wait for the same
-// may hold them all. Behind a pooler it must not wait for a session of the server either.
+// itself. AdoptIn must not wait for another connection, because the other connections may all be
+// held by operations that wait, too. Behind a pooler it must not wait for a session of the server
+// either.
 func AdoptIn(ctx context.Context, engine *txn.Engine, tx *txn.Tx) (*Instance, error) {
 	p := presenceOf(engine)
 	p.use(1)

@@ -99,9 +99,9 @@ func (l *guardLoop) find(ctx context.Context, g *guard, seen, last *db.WatchRow)
 }
 
 // unclaimed wakes the Worker if it can take over what is due, and returns the names of due
-// operations for other processes. Those are the names that the Worker has no definition or no room
-// for, and those that were due at the last look already, which the Worker has left for a reason of
-// its own.
+// operations for other processes. These are names for which the Worker has no definition or no
+// room, and names of operations that were already due at the last look and that the Worker has not
+// taken over.
 func (l *guardLoop) unclaimed(seen, last *db.WatchRow) string {
 	if seen.More {
 		poke(l.worker.due)

@@ -60,8 +60,8 @@ func MustPrepare(conn *pgx.Conn, statements []*Statement) bool {
 }
 
 // Prepare prepares statements on a connection whose exec mode prepares statements. It takes one
-// round trip, once per connection, in which ahead travels, too. If there is nothing to prepare, it
-// sends nothing.
+// round trip, once per connection, and sends the commands in ahead first. If there is nothing to
+// prepare, it sends nothing.
 func Prepare(ctx context.Context, conn *pgx.Conn, statements []*Statement, ahead ...*Ahead) error {
 	if !MustPrepare(conn, statements) {
 		return nil
@@ -107,9 +107,10 @@ func MustReplan(conn *pgx.Conn) bool {
 	return false
 }
 
-// Replan prepares the statements again whose plans are too old, and deallocates them before. It
-// takes one round trip, in which ahead travels, too. It uses protocol messages and another text, so
-// that it works behind a pooler that gives statements names of its own.
+// Replan deallocates the statements whose plans are too old, and prepares them again. It takes one
+// round trip, and sends the commands in ahead first. A pooler may give statements its own names and
+// reuse them by their text. So Replan sends protocol messages instead of SQL, and a text that
+// differs from the old one.
 func Replan(ctx context.Context, conn *pgx.Conn, ahead ...*Ahead) error {
 	var due []*Statement
 	for s, p := range preparedOn(conn) {
@@ -121,8 +122,8 @@ func Replan(ctx context.Context, conn *pgx.Conn, ahead ...*Ahead) error {
 }
 
 // Renew prepares statements on a connection that may have lost its prepared statements: the program
-// has deallocated them, or has altered a table. It deallocates all that the connection knew. It
-// takes one round trip.
+// has deallocated them, or has altered a table. It deallocates all statements that were prepared on
+// the connection. It takes one round trip.
 func Renew(ctx context.Context, conn *pgx.Conn, statements []*Statement) error {
 	if execMode(conn) != pgx.QueryExecModeCacheStatement {
 		return nil

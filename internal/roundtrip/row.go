@@ -99,7 +99,8 @@ func (r *Row) Time() time.Time {
 	return time.UnixMicro(at + microsecondsTo2000).UTC()
 }
 
-// Fail makes err the error of the trip, unless err is nil: a value that was read makes no sense.
+// Fail makes err the error of the trip, unless err is nil. Call it if a value that was read is
+// invalid.
 func (r *Row) Fail(err error) {
 	if err != nil && r.err == nil {
 		r.err = fmt.Errorf("idem: stored record: %w", err)

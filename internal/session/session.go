@@ -42,8 +42,8 @@ func IsDenied(err error) bool {
 
 const dialLimit = 10 * time.Second
 
-// Open connects to the database of pool, outside the pool. The session shows the given instance, or
-// a new one if instance is 0.
+// Open connects to the database of pool, outside the pool. The session holds the lock of the given
+// instance, or of a new instance if instance is 0.
 func Open(ctx context.Context, pool *pgxpool.Pool, instance int, appearance func(instance int) Appearance) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()

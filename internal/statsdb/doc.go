@@ -1,2 +1,3 @@
-// Package statsdb holds the statements of package stats as typed requests. All of it is generated from queries/stats.
+// Package statsdb holds the statements of package stats as typed requests. The statements are
+// generated from queries/stats.
 package statsdb

@@ -14,9 +14,9 @@ type link struct {
 	Known string          `json:"known,omitempty"` // how the error is restored: a name, byText or byJSON; "" if it is not known
 }
 
-// restored is an error of a step as the function of an operation gets it. errors.Is finds the
-// errors of the chain by type and text. errors.As finds those that JSON can represent. Known errors
-// are in the chain themselves.
+// restored is a stored error of a step, in the form in which the function of an operation gets it.
+// errors.Is finds the errors of the chain by type and text. errors.As finds those that JSON can
+// represent. An error that a Set has restored is returned by Unwrap.
 type restored struct {
 	text  string
 	chain []link

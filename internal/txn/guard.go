@@ -180,8 +180,7 @@ func LentOf(tx pgx.Tx) Lent {
 	}
 }
 
-// MarkEnded makes the call fail that tx belongs to, because fn has ended the transaction or has
-// tried to.
+// MarkEnded makes the call of tx fail, because fn has ended the transaction or has tried to end it.
 func MarkEnded(tx pgx.Tx) {
 	if g, ok := tx.(*guard); ok {
 		g.access.mu.Lock()

@@ -37,8 +37,9 @@ func PendingCommits(pool *pgxpool.Pool) int {
 
 // keepPending takes the connection out of the pool and waits for the answer in the background,
 // until pendingLimit is over or the pool is closed. A pool may have as many pending connections as
-// MaxConns. The socket of one more is closed at once, and so is a connection with another owner,
-// which cannot be taken out of its pool. Closing the socket does not disturb the COMMIT.
+// MaxConns. If the pool has that many, the socket is closed at once. The same happens if the
+// connection has another owner, because it cannot be taken out of the pool of that owner. Closing
+// the socket does not disturb the COMMIT.
 func (t *Tx) keepPending(answers <-chan answer) {
 	pool := t.engine.Pool
 	owned := t.sublease() != nil

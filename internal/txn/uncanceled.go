@@ -56,7 +56,7 @@ func sendUncanceled(conn *pgx.Conn, requests []Request) uncanceled {
 	return u
 }
 
-// read reads the answers and restores the secret.
+// read reads the answers, and restores the secret key that sendUncanceled has scrambled.
 func (u uncanceled) read() error {
 	read(u.trip, u.requests)
 	err := u.trip.End()
