@@ -38,8 +38,8 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Deafen(true) discards everything that clients send from now on. Clients still receive what the
-// server sends. Deafen(false) ends that, and cuts the connections that have lost bytes, because no
+// Deafen discards everything that clients send from now on, if deaf is true. Clients still receive
+// what the server sends. With false it ends that, and cuts the connections that have lost bytes, because no
 // TCP connection continues after a loss.
 func (p *Proxy) Deafen(deaf bool) {
 	p.mu.Lock()

@@ -77,8 +77,7 @@ func relaySurvivesOutage(t testing.TB, s Suite) {
 		defer stop()
 		sent := a.messages("a", "b", "", "a", "c", "")
 		o.add(sent...)
-		// After two errors that name no message, the relay publishes one message a call.
-		for calls := 0; calls < 4 && len(o.dead()) == 0; calls++ {
+		for range 2 {
 			select {
 			case <-seen.failed:
 			case <-time.After(a.timeout):

@@ -1,10 +1,12 @@
 package idemnats_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idem-go/idem/adapter/idemnats"
 	"github.com/idem-go/idem/lab/ledger"
@@ -38,5 +40,26 @@ func TestPublisher_StoresAllFieldsOfAMessageOnce(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.Header); diff != "" || got.Subject+" "+string(got.Data) != "orders {}" {
 		t.Errorf("%s %s, headers (-want +got):\n%s", got.Subject, got.Data, diff)
+	}
+}
+
+// A full stream confirms a message that it has stored before. The relay must not take that for a
+// sign that the others have failed.
+func TestPublisher_FullStreamCountsNoAttempt(t *testing.T) {
+	t.Parallel()
+	js := newBroker(t).connect()
+	newStream(t, js, func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 1, jetstream.DiscardNew })
+	publisher := idemnats.NewPublisher(js, idemnats.PublisherConfig{})
+	stored, other := outbox.Message{ID: "stored", Topic: "orders"}, outbox.Message{ID: "other", Topic: "orders"}
+	if err := publisher.Publish(ledger.Within(t), []outbox.Message{stored}); err != nil {
+		t.Fatal(err)
+	}
+	err := publisher.Publish(ledger.Within(t), []outbox.Message{stored, other})
+	failed, named := errors.AsType[*outbox.PublishError](err)
+	if !named || len(failed.Failed) != 1 {
+		t.Fatalf("err = %v", err)
+	}
+	if _, later := outbox.RetryAfter(failed.Failed["other"]); !later {
+		t.Errorf("the message counts an attempt: %v", err)
 	}
 }
