@@ -28,8 +28,8 @@ var (
 )
 
 // Error is returned by RoundTrip if the last attempt had no response. If the call has a key, the
-// body of a response returns an Error when the body breaks off while it is read. Unless Attempts is 0,
-// the write may or may not have happened. The same request may be sent again with the same key
+// body of a response returns an Error when the body breaks off while it is read. Unless Attempts is
+// 0, the write may or may not have happened. The same request may be sent again with the same key
 // until ErrKeyTooOld. FullKey returns the key. When the Error is printed, the key is abridged.
 type Error struct {
 	Stop     Stop          // why there was no further attempt
