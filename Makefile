@@ -5,7 +5,7 @@
 export GOTEST ?=
 # Flags for testenv, as in: make bench/library TESTENV='-c fsync=on'
 TESTENV ?=
-# Flags for tally, as in: make test TALLY='-together 1'. Three modules run at a time, and six tests of a package: tests wait more
+# Flags for tally, as in: make test TALLY='-together 1'. Two modules run at a time, and six tests of a package: tests wait more
 # than they compute.
 TALLY ?=
 # The modules to test, and the packages in each of them, as in: make test MODULES=. PACKAGES='./outbox ./inbox'
@@ -56,11 +56,11 @@ fleet: testenv ## move a tenant between two databases while clients use it, and 
 # With IDEM_TEST_SAMPLE=n, tests that kill a process at each of its statements take one statement of ten, and under test/all one of five.
 # A program with the race detector sleeps for a second when it exits, unless GORACE says how long.
 test: testenv tally ## test what users import or run
-	@IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 3 $(TALLY) \
+	@IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 $(TALLY) \
 		$(if $(filter command line,$(origin MODULES)),$(MODULES),"$(ROOT)" $(filter-out .,$(PRODUCT))) -- go test -json -vet=off -short -parallel 6 -timeout 20m $$GOTEST $(PACKAGES)'
 
 test/all: testenv tally ## test everything, lab/ included; what users import or run with the race detector
-	@GORACE=$${GORACE-atexit_sleep_ms=50} IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 3 -unraced "$(UNRACED)" \
+	@GORACE=$${GORACE-atexit_sleep_ms=50} IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 -unraced "$(UNRACED)" \
 		$(TALLY) $(if $(filter command line,$(origin MODULES)),$(MODULES),"$(ROOT_RACED)" "$(ROOT_UNRACED)" $(filter-out .,$(MODULES))) -- go test -json -vet=off -race -parallel 6 -timeout 60m $$GOTEST $(PACKAGES)'
 
 idemtest: testenv ## does package idemtest find every program that is known to be bad? (make test/all tries one of ten)

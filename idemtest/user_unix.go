@@ -14,9 +14,8 @@ import (
 func init() { unprivileged = asOtherUser }
 
 // asOtherUser prepares cmd for a start of the server. PostgreSQL refuses to run as root: if this
-// process is root, as in many containers, cmd runs as the user postgres or nobody. asOtherUser also
-// gives cmd a process group of its own, so that the signals of the terminal (Ctrl-C) do not reach
-// the server before the tests have ended.
+// process is root, as in many containers, cmd runs as the user postgres or nobody. cmd also gets its
+// own process group, so that Ctrl-C in the terminal does not reach the server before the tests end.
 func asOtherUser(cmd *exec.Cmd) error {
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

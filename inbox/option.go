@@ -160,7 +160,7 @@ func WithOrder() Option {
 // WithLanes lets Batch and Bulk handle several keys concurrently. The messages of a call are
 // divided into up to n lanes. Each lane has transactions and a goroutine of its own. The messages
 // of a key are in one lane, in their order; a message without a key is in any lane. Failures have
-// the same effect as without lanes. The default is 1.
+// the same effect as without lanes. n is 1 by default, and at most 256.
 //
 // Lanes help handlers that wait for their statements or for other services. Each lane needs a
 // connection of the pool, and a call uses at most all connections but one. Handlers that write the

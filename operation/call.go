@@ -143,7 +143,9 @@ func (op *Op) loadAttempts(o *outsideCall) (begun bool) {
 		o.tries = w.at.Tries
 	}
 	if s.recorded != nil && (s.recorded.Outcome == db.StepNotSent || !s.recorded.DueAt.IsZero()) {
-		o.tries = triesOf(s.recorded.Value)
+		if o.tries = triesOf(s.recorded.Value); o.isSpent() && w.at.Tries == 0 { // Retry has set it to 0
+			o.tries = 0
+		}
 		if o.doubt {
 			w.begunAt = w.clock.local(s.recorded.DueAt)
 		} else {
@@ -398,10 +400,7 @@ func (op *Op) storeFailure(o *outsideCall, pause time.Duration) {
 	}
 	o.lastStoredAt = time.Now()
 	w := op.work
-	note := db.NoteFailure{OperationID: w.operation, Epoch: w.epoch, Pause: pause, Error: *op.failureOf(o)}
-	if !o.parallel { // the row of a parallel call has its number of attempts
-		note.Tries = o.tries
-	}
+	note := db.NoteFailure{OperationID: w.operation, Epoch: w.epoch, Tries: o.tries, Pause: pause, Error: *op.failureOf(o)}
 	_ = w.execution.Engine().Query(op.ctx, &note)
 }
 

@@ -147,9 +147,9 @@ func WithErrors(errs ...error) Option {
 // a process that ended while it worked on the operation, without releasing it. A commit resets the
 // count. Callers that leave, errors and panics do not count. The default is 10.
 //
-// A process works on only one operation with three or more deaths at a time. So an operation whose
-// process was killed by another operation is not parked. If n is below 4, such an operation may
-// park as well.
+// A process begins operations with three or more deaths one at a time, or 10 seconds apart. So an
+// operation whose process was killed by another operation is not parked. If n is below 4, such an
+// operation may park as well.
 func WithMaxDeaths(n int) Option {
 	return func(d *definition) {
 		if n < 1 {

@@ -16,7 +16,8 @@ import (
 
 var errLost = errors.New("the answer is lost")
 
-// begin calls d until the error of an attempt is stored, lets the caller leave, and returns the id.
+// begin starts an operation, waits until a failed attempt is stored, ends the context of the caller,
+// and returns the id of the operation.
 func (s *shop) begin(d *operation.Definition[string]) string {
 	s.t.Helper()
 	ctx, leave := context.WithCancel(s.t.Context())
@@ -32,8 +33,9 @@ func (s *shop) begin(d *operation.Definition[string]) string {
 	return s.operationID()
 }
 
-// The function of an operation that was canceled ends without an outcome of its call in doubt.
-func TestCancel_DoubtSurvivesAFailingFunction(t *testing.T) {
+// The function of a canceled operation keeps failing while its call is in doubt. The operation
+// must park.
+func TestCancel_ParksIfTheFunctionFailsWithACallInDoubt(t *testing.T) {
 	t.Parallel()
 	charge := func(op *operation.Op, policy operation.Policy, do func(context.Context, string) (string, error)) error {
 		_, err := operation.Call(op, "charge", policy, do, operation.UndoCall(operation.Keyed(time.Hour), func(context.Context, string, string) error { return nil }))
@@ -48,7 +50,7 @@ func TestCancel_DoubtSurvivesAFailingFunction(t *testing.T) {
 				return "", errLost
 			})
 		},
-		"a question panics": func(op *operation.Op, fails bool) error {
+		"a find panics": func(op *operation.Op, fails bool) error {
 			policy := operation.Asked(func(context.Context, string) (string, bool, error) {
 				if fails {
 					panic("no client")
@@ -89,8 +91,8 @@ func TestCancel_DoubtSurvivesAFailingFunction(t *testing.T) {
 	}
 }
 
-// The COMMIT that begins a call was not acknowledged, so the process knows that no attempt was sent.
-// After the attempt it knows that no more.
+// The COMMIT before a call is not acknowledged, so the process knows that no attempt was sent. Once it
+// has sent the attempt, the call is in doubt.
 func TestAsked_AttemptAfterAnUnacknowledgedCommitIsInDoubt(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]pgproxy.Point{"before": pgproxy.Before(pgproxy.IsCommit), "after": pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT")} {
@@ -101,7 +103,7 @@ func TestAsked_AttemptAfterAnUnacknowledgedCommitIsInDoubt(t *testing.T) {
 			var charges atomic.Int32
 			var trap *pgproxy.Trap
 			policy := operation.Asked(func(context.Context, string) (string, bool, error) { return "receipt", charges.Load() > 0, nil }).
-				WithBackoff(2*time.Second, 2*time.Second)
+				WithBackoff(20*time.Millisecond, 20*time.Millisecond)
 			d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
 				if err := outsideStep(op, "before"); err != nil {
 					return idem.Response{}, err
@@ -118,23 +120,24 @@ func TestAsked_AttemptAfterAnUnacknowledgedCommitIsInDoubt(t *testing.T) {
 				return created, err
 			})
 			want(t, operation.ErrCanceled)(d.Do(t.Context(), s.through(proxy).pool, scope, "k", hashA, "", idem.WithWait(limit)))
-			await(t, "the loss", trap.Fired())
+			await(t, "the reset of the connection", trap.Fired())
 			if n := charges.Load(); n != 1 {
-				t.Errorf("%d charges", n)
+				t.Errorf("%d charges, want 1", n)
 			}
 		})
 	}
 }
 
-// A person corrects the value of one call while another is in doubt.
+// Resolve of a call whose value newer code cannot decode leaves the call "charge", or its undo, in
+// doubt.
 func TestResolve_OfOneCallLeavesAnotherInDoubt(t *testing.T) {
 	t.Parallel()
-	for _, of := range []string{"call", "undo"} {
-		t.Run(of, func(t *testing.T) {
+	for _, inDoubt := range []string{"call", "undo"} {
+		t.Run(inDoubt, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			changed, made := false, 0
-			once := func() error {
+			failFirst := func() error {
 				if made++; made == 1 {
 					return errLost
 				}
@@ -149,11 +152,11 @@ func TestResolve_OfOneCallLeavesAnotherInDoubt(t *testing.T) {
 				}
 				switch {
 				case err != nil:
-				case of == "call":
-					_, err = operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) { return "", once() })
+				case inDoubt == "call":
+					_, err = operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) { return "", failFirst() })
 				default:
 					_, err = operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
-						operation.UndoCall(operation.Once, func(context.Context, string, string) error { return once() }))
+						operation.UndoCall(operation.Once, func(context.Context, string, string) error { return failFirst() }))
 					err = first(err, errRejected)
 				}
 				return created, err
@@ -170,15 +173,15 @@ func TestResolve_OfOneCallLeavesAnotherInDoubt(t *testing.T) {
 			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 			s.wantParked(id, operation.ReasonCallInDoubt)
 			if made != 1 {
-				t.Errorf("the %s that is Once was made %d times", of, made)
+				t.Errorf("the Once %s was made %d times, want 1", inDoubt, made)
 			}
 		})
 	}
 }
 
-// A process that was cut off from the database gives a call up. Meanwhile another one records it as
-// done, which counts.
-func TestMemory_GivesWayToTheRecord(t *testing.T) {
+// A process that is cut off from the database fails a call in its memory. Another process records the
+// call as done. The record wins.
+func TestCall_RecordOverridesMemory(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	proxy := pgtest.Proxy(t, s.dsn)
@@ -193,30 +196,29 @@ func TestMemory_GivesWayToTheRecord(t *testing.T) {
 		})
 		return created, err
 	})
-	behind := s.through(proxy)
-	_, err := d.Do(t.Context(), behind.pool, scope, "k", hashA, "")
+	proxied := s.through(proxy)
+	_, err := d.Do(t.Context(), proxied.pool, scope, "k", hashA, "")
 	if err == nil {
-		t.Fatal("the database was away, and the call has an answer")
+		t.Fatal("Do returned no error while the database was unavailable")
 	}
 	s.exec(`insert into idem.steps (operation_id, seq, kind, name, outcome, value, recorded_at) select id, seq, kind, step, 'done', '"receipt"', now() from idem.operations`)
 	s.exec(`update idem.operations set kind = '', seq = 0, step = '', owner = null, epoch = epoch + 1, wake_at = now()`)
 	proxy.Admit()
-	eventually(t, "the answer", func() bool {
-		_, err = d.Do(t.Context(), behind.pool, scope, "k", hashA, "")
-		return !errors.Is(err, idem.ErrInProgress)
+	eventually(t, "the end", func() bool {
+		_, err = d.Do(t.Context(), proxied.pool, scope, "k", hashA, "")
+		return s.count(`select count(*) from idem.operations where state = 'running'`) == 0
 	})
-	if err != nil {
-		t.Errorf("the call is recorded as done, and the operation ends in %v", err)
+	if status, failed := operation.Show(t.Context(), s.pool, s.operationID()); failed != nil || status.State != operation.StateCompleted {
+		t.Errorf("state %s, %v, and Do returned %v, want completed", status.State, failed, err)
 	}
 }
 
-// New code makes calls one after the other that older code made at the same time, or the other way
-// round, while the operation is canceled.
-func TestCancel_OfCallsThatAreParallelNoMore(t *testing.T) {
+// Newer code of a canceled operation makes parallel calls in sequence, or the reverse.
+func TestCancel_NewerCodeChangesParallelism(t *testing.T) {
 	t.Parallel()
 	keyed := operation.Keyed(time.Hour)
 	undo := operation.UndoCall(keyed, func(context.Context, string, string) error { return nil })
-	t.Run("sequential", func(t *testing.T) {
+	t.Run("parallel to sequential", func(t *testing.T) {
 		t.Parallel()
 		s := newShop(t)
 		var changed atomic.Bool
@@ -246,7 +248,7 @@ func TestCancel_OfCallsThatAreParallelNoMore(t *testing.T) {
 		_ = d.Resume(t.Context(), s.pool, id)
 		s.wantParked(id, operation.ReasonCodeChanged)
 	})
-	t.Run("parallel", func(t *testing.T) {
+	t.Run("sequential to parallel", func(t *testing.T) {
 		t.Parallel()
 		s := newShop(t)
 		var changed atomic.Bool
@@ -274,15 +276,15 @@ func TestCancel_OfCallsThatAreParallelNoMore(t *testing.T) {
 		must(t, operation.Cancel(t.Context(), s.pool, id))
 		_ = d.Resume(t.Context(), s.pool, id)
 		if status, err := operation.Show(t.Context(), s.pool, id); err != nil || status.State != operation.StateUndone {
-			t.Errorf("%+v, %v", status, err)
+			t.Errorf("%+v, %v, want state undone", status, err)
 		}
 	})
 }
 
-func TestWithMaxAttempts_HoldsBesideALongBackoff(t *testing.T) {
+func TestWithMaxAttempts_AppliesWhileAnotherCallBacksOff(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	var attempts atomic.Int32
+	var attempts, mails atomic.Int32
 	d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
 		calls := operation.Parallel(op)
 		operation.Go(calls, "charge", operation.Keyed(time.Hour).WithMaxAttempts(2).WithBackoff(time.Millisecond, time.Millisecond),
@@ -291,20 +293,57 @@ func TestWithMaxAttempts_HoldsBesideALongBackoff(t *testing.T) {
 				return "", errLost
 			})
 		operation.Go(calls, "mail", operation.Keyed(time.Hour).WithBackoff(time.Minute, time.Minute),
-			func(context.Context, string) (string, error) { return "", operation.NotSent(errLost) })
+			func(context.Context, string) (string, error) {
+				if mails.Add(1) > 2 {
+					panic("no client")
+				}
+				return "", operation.NotSent(errLost)
+			})
 		return created, calls.Wait()
 	})
 	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
-	for range 3 {
+	for range 4 {
 		s.exec(`update idem.operations set wake_at = now()`)
-		_ = d.Resume(t.Context(), s.pool, s.operationID())
+		func() {
+			defer func() { _ = recover() }()
+			_ = d.Resume(t.Context(), s.pool, s.operationID())
+		}()
 	}
-	if n := attempts.Load(); n != 2 {
-		t.Errorf("%d attempts", n)
+	if n := attempts.Load(); n != 2 || mails.Load() < 4 {
+		t.Errorf("%d attempts, want 2, beside %d of the other call", n, mails.Load())
 	}
 }
 
-func TestPreviewCancel_SaysThatAnUndoInDoubtParks(t *testing.T) {
+func TestRetry_GivesASpentCallNewAttemptsInNewerCode(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	parallel, attempts := true, 0
+	policy := operation.Keyed(time.Hour).WithMaxAttempts(2).WithBackoff(time.Millisecond, time.Millisecond)
+	charge := func(context.Context, string) (string, error) {
+		attempts++
+		return "", errLost
+	}
+	d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
+		if parallel {
+			calls := operation.Parallel(op)
+			operation.Go(calls, "charge", policy, charge)
+			return created, calls.Wait()
+		}
+		_, err := operation.Call(op, "charge", policy, charge)
+		return created, err
+	})
+	want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	for _, wanted := range []int{4, 6} {
+		must(t, operation.Retry(t.Context(), s.pool, s.operationID()))
+		want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
+		if attempts != wanted {
+			t.Errorf("%d attempts, want %d", attempts, wanted)
+		}
+		parallel = false
+	}
+}
+
+func TestPreviewCancel_ReportsThatAnUndoInDoubtParks(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
@@ -315,6 +354,6 @@ func TestPreviewCancel_SaysThatAnUndoInDoubtParks(t *testing.T) {
 	want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	preview, err := operation.PreviewCancel(t.Context(), s.pool, s.operationID())
 	if err != nil || preview.Parks != operation.ReasonCallInDoubt || strings.Join(preview.InDoubt, " ") != "charge" {
-		t.Errorf("%+v, %v", preview, err)
+		t.Errorf("%+v, %v, want charge in doubt", preview, err)
 	}
 }

@@ -38,8 +38,9 @@ func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 	return decide(&op.work.journal, request{seq: op.settledUpTo(), exit: how}), how, nil
 }
 
-// settledUpTo returns the last position before which no call is in doubt, of those that the function
-// has asked for. A panic, or an error before Wait, ends the function without settling a call.
+// settledUpTo returns the position before the first call in doubt, or else that of the last step that
+// the function has asked for. A panic, or an error before Wait, ends the function without settling a
+// call.
 func (op *Op) settledUpTo() int {
 	for seq := 1; seq <= op.seq; seq++ {
 		if op.outcomeOf(seq) == db.StepBegun {
@@ -384,8 +385,8 @@ func (op *Op) awaitChildren() error {
 }
 
 // runUndo runs an undo. It does nothing if the step of the undo is not recorded as done, or if the
-// undo is already recorded as done. An UndoTx joins the
-// transaction of the run; an UndoCall is made like a Call. If the undo fails, the operation parks.
+// undo is already recorded as done. An UndoTx joins the transaction of the run; an UndoCall is made
+// like a Call. If the undo fails, the operation parks.
 func (op *Op) runUndo(u *plannedUndo) error {
 	name := undoName(u.stepName, u.index)
 	recorded, begun := op.work.journal.undos[name]

@@ -82,7 +82,8 @@ func (j *journal) recordedAfter(seq int) *db.Step {
 }
 
 // undosChanged reports whether the running code cannot supply the undos of a done step as they were
-// recorded. It must have at least as many, and exactly as many once it is too late for another one.
+// recorded. It must have at least as many. Once the undos of the step or of an earlier one have begun,
+// it must have exactly as many.
 func (j *journal) undosChanged(s *db.Step, undos int) bool {
 	return s.Outcome == db.StepDone && (undos < s.Undos || undos > s.Undos && j.reachedByUndos(s.Seq))
 }

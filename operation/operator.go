@@ -50,7 +50,7 @@ type Status struct {
 	ReasonText string     // the reason as a sentence
 	LastError  *StepError // nil if there was none since the last progress
 	Undos      []string   // once the operation is being undone: the steps whose undos are still to run, in that order
-	Kept       []string   // once the undos have begun: each Tx, Call and Child that is done and has no undo
+	Kept       []string   // once the operation is canceled or being undone: each Tx, Call and Child that is done and is not undone
 
 	Epoch  int    // grows whenever a process claims the operation
 	Parent string // the id of the operation that awaits this one as a child; empty if this one is no child
@@ -266,16 +266,15 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 		return CancelPreview{}, fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	}
 	var p CancelPreview
-	j := journal{canceled: true, withoutCalling: c.WithoutCalling}
 	for i := range steps.Rows {
 		s := &steps.Rows[i]
 		if s.Outcome != db.StepBegun || s.Kind != db.CallStep && s.Kind != db.UndoStep {
 			continue
 		}
-		name, undos := s.Name, s.Undos
+		name, undos, j := s.Name, s.Undos, journal{canceled: true, withoutCalling: c.WithoutCalling}
 		if s.Kind == db.UndoStep { // Cancel settles it as any run does
 			name, _ = splitUndoName(s.Name)
-			j.withoutCalling, undos = false, 1
+			undos, j.withoutCalling = 1, false
 		}
 		p.InDoubt = append(p.InDoubt, name)
 		window, begun := storedWindow(s.Policy), s.RecordedAt

@@ -53,6 +53,7 @@ type parallelCall struct {
 	planUndos func() // keeps the undos of the call
 	op        *Op
 	open      bool // the call has no outcome yet
+	renewed   bool // Retry has given the call new attempts, which its row does not show yet
 	stored    []byte
 	err       error
 	begunAt   time.Time  // by the clock of this process
@@ -229,8 +230,8 @@ func (op *Op) loadCall(call *parallelCall) {
 	case !call.isSpent():
 	case w.journal.canceled:
 		call.tries = call.policy.attempts - 1
-	case w.at.Tries == 0: // Retry has set it back
-		call.tries = 0
+	case w.at.Tries == 0: // Retry has set it to 0
+		call.tries, call.renewed = 0, true
 	}
 }
 
@@ -238,8 +239,9 @@ func (op *Op) loadCall(call *parallelCall) {
 // recorded as begun, there is nothing to commit.
 func (c *Calls) begin() error {
 	op, open := c.op, c.unsettled()
-	fresh, now := false, time.Now()
+	fresh, now, tries := false, time.Now(), 0
 	for _, call := range open {
+		tries = max(tries, call.tries)
 		call.begunAt = now
 		dated := call.doubt && !call.step.recorded.DueAt.IsZero()
 		switch {
@@ -248,13 +250,15 @@ func (c *Calls) begin() error {
 		case call.doubt: // older code has made it alone
 			call.begunAt = op.work.begunAt
 		}
-		if !dated && call.step.do != park {
-			op.recordBegun(call, false)
+		if (!dated || call.renewed) && call.step.do != park {
+			op.recordBegun(call, dated)
 			fresh = true
 		}
 	}
 	if fresh {
-		return op.commit(commit{at: open[0].step.position(0)})
+		at := open[0].step.position(0)
+		at.Tries = tries
+		return op.commit(commit{at: at})
 	}
 	return nil
 }

@@ -44,8 +44,8 @@ type RelayConfig struct {
 	// less.
 	MinPause, MaxPause time.Duration
 
-	// BatchSize is the maximum number of messages in a call of the Publisher and in a read. The
-	// default is 1,000. The relay reads the next batch while a call is in progress. It removes
+	// BatchSize is the maximum number of messages in a call of the Publisher and in a read: up to
+	// 10,000, by default 1,000. The relay reads the next batch while a call is in progress. It removes
 	// published messages within 50 ms after their call; if the process dies before, they are
 	// published again.
 	BatchSize int

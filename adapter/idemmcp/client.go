@@ -44,8 +44,9 @@ type Client struct {
 
 // connecting is a Connect in progress, for which all calls wait.
 type connecting struct {
-	done chan struct{} // closed when err is set
-	err  error
+	done   chan struct{} // closed when err is set
+	err    error
+	closed bool // Close was called meanwhile
 }
 
 type keyKey struct{}
@@ -137,6 +138,10 @@ func (c *Client) connect(ctx context.Context, opening *connecting) {
 	session, err := c.Connect(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if opening.closed && err == nil {
+		go session.Close()
+		session = nil
+	}
 	c.session, c.connecting, opening.err = session, nil, err
 	close(opening.done)
 }
@@ -157,6 +162,9 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	session := c.session
 	c.session = nil
+	if c.connecting != nil {
+		c.connecting.closed = true
+	}
 	c.mu.Unlock()
 	if session == nil {
 		return nil

@@ -11,7 +11,8 @@
 // The messages of one topic and key are first stored in their order, with one round trip for each.
 // A message that can never be stored, because of its size, its subject or its headers, counts an
 // attempt and blocks its key. A full stream counts no attempt: the relay waits until the stream has
-// room. A stream that discards old messages when it is full loses them.
+// room. So do the messages of other streams of the Publisher, unless outbox.Route gives each stream
+// a Publisher. A stream that discards old messages when it is full loses them.
 //
 // By default, JetStream may lose confirmed messages: a server confirms a message at once, and
 // flushes its files every two minutes. With one replica, a power failure loses up to that much.

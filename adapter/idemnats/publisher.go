@@ -74,9 +74,9 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 }
 
 // isFull reports whether a message was refused because its stream, its account or the server has no
-// room. Then send marks the error of each message with RetryLater. An error that names no message
-// would be wrong here: the relay would try the messages again one by one, and a full stream
-// confirms a message that it has stored before. So the relay would count an attempt of the others.
+// room. Then the whole call is marked with RetryLater, so that the relay waits. After an error
+// without a mark it would publish the messages one by one. A full stream confirms a message that it
+// has stored before, so the relay would count an attempt of the others.
 func isFull(err error) bool {
 	const accountFull, serverBusy, memoryFull, diskFull, streamFull = 10002, 10023, 10028, 10047, 10077
 	var api *jetstream.APIError
@@ -86,9 +86,6 @@ func isFull(err error) bool {
 // concernsMessage reports whether an error concerns its message alone, so that others can be
 // published.
 func concernsMessage(err error) bool {
-	if _, later := outbox.RetryAfter(err); later {
-		return true
-	}
 	for _, own := range []error{errRefused, nats.ErrBadSubject, nats.ErrBadHeaderMsg, nats.ErrMaxPayload, jetstream.ErrStreamNotFound} {
 		if errors.Is(err, own) {
 			return true

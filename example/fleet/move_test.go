@@ -162,8 +162,7 @@ func TestMove_KilledAtAnyStageLeavesOneHomeAndContinues(t *testing.T) {
 	for stage, homes := range map[fleet.Stage][2]int{ // of west and east
 		fleet.Copied: {1, 0}, fleet.Fenced: {1, 0}, fleet.Checked: {1, 0}, fleet.Left: {0, 0}, fleet.Arrived: {0, 1}, fleet.Cleaned: {0, 1},
 	} {
-		t.Run(string(stage), func(t *testing.T) {
-			t.Parallel()
+		t.Run(string(stage), func(t *testing.T) { // not parallel: each crowd of clients loads a processor
 			w := newClusters(t)
 			s, err := scene.Open(t.Context(), w.west, w.east, 20)
 			if err != nil {

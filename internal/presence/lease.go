@@ -60,7 +60,8 @@ func (l *lease) keep(done <-chan struct{}) (next visibility) {
 			return nil
 		case <-timer.C:
 		}
-		for sent := time.Now(); sent.Sub(l.renewed) >= renewPause; sent = time.Now() {
+		// A renewal that is due soon comes before an attempt to open a session, which may take long.
+		for sent := time.Now(); sent.Sub(l.renewed) >= renewPause-sessionPause; sent = time.Now() {
 			if sent.Sub(l.renewed) > leaseValidity { // others may have taken over the operations
 				return nil
 			}

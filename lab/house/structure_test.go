@@ -78,7 +78,7 @@ func TestInternal_ImportsNoPublicPackage(t *testing.T) {
 }
 
 // A module may be built with another version of the root module than the one in its go.mod. So it
-// must not import internal packages of the root module. The exception is cmd/idem: nobody imports a
+// must not import internal packages of the root module. cmd/idem is exempt: no module imports a
 // program, and go install cmd/idem@v builds it with exactly the version that its go.mod names.
 func TestModules_ImportNoInternalPackageOfAnother(t *testing.T) {
 	t.Parallel()

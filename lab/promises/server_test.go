@@ -132,7 +132,7 @@ func TestRecords_MayBePartitionedDuringCalls(t *testing.T) {
 					close(early)
 				}
 				key := fmt.Sprint("key-", n.Load()/2) // most keys are used twice, some concurrently
-				if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key)); err != nil {
+				if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithWait(waiting.Limit)); err != nil {
 					failed.Add(1)
 					t.Error(err)
 					return

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -25,8 +27,14 @@ func TestContainer_ServesAndIsRemoved(t *testing.T) {
 		id := containerOf(t, docker, proc.report.Address)
 		proc.signal(t, sig)
 		proc.wait(t)
-		// After a SIGKILL, testcontainers' reaper removes the container soon. If the reaper is
-		// disabled, the next start of testenv does.
+		if sig == syscall.SIGINT {
+			if _, err := docker.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{}); err == nil {
+				t.Errorf("container %s is still there", id)
+			}
+			continue
+		}
+		// Testcontainers' reaper removes the container soon. If the reaper is disabled, the next
+		// start of testenv does.
 		if err := testenv(t, containerEnv(), "true").Run(); err != nil {
 			t.Fatal(err)
 		}
@@ -34,6 +42,26 @@ func TestContainer_ServesAndIsRemoved(t *testing.T) {
 			_, err := docker.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
 			return err != nil
 		})
+	}
+}
+
+func TestEngine_ThatHangsIsPassedBy(t *testing.T) {
+	t.Parallel()
+	hangs, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangs.Close()
+	cmd := testenv(t, []string{"IDEM_TEST_POSTGRES=", "DOCKER_HOST=tcp://" + hangs.Addr().String()}, "true")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%v: %s", err, stderr.String())
+	}
+	for _, want := range []string{"not using docker: the engine did not answer", "(local, "} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("%q is missing in:\n%s", want, stderr.String())
+		}
 	}
 }
 

@@ -116,7 +116,7 @@ func TestInterrupt_WhileTheServerStarts(t *testing.T) {
 func TestKill_LeavesNothing(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("elsewhere the server only ends a minute after the next start of testenv")
+		t.Skip("elsewhere the server ends up to a minute later")
 	}
 	proc := startTestenv(t, nil)
 	proc.signal(t, syscall.SIGKILL)

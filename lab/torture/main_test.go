@@ -38,7 +38,10 @@ func TestEveryPromiseIsKept(t *testing.T) {
 	for _, failure := range judged.Failures {
 		t.Error(failure)
 	}
-	for _, u := range judged.Unchecked { // a slow machine
+	if judged.Histories == 0 {
+		t.Error("no history was judged by the model")
+	}
+	for _, u := range judged.Unchecked { // too large for the model
 		t.Logf("unchecked: %s", u)
 	}
 	if t.Logf("%d calls, %d faults", judged.Calls, len(judged.Faults)); judged.Calls == 0 || len(judged.Faults) == 0 {

@@ -24,6 +24,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/outbox"
 )
@@ -353,20 +354,21 @@ func blockKey(t *testing.T, pool *pgxpool.Pool) (root uint32) {
 	root = begin("psql of Ann", "UPDATE stock SET sku = sku WHERE sku = 'samovar'").Conn().PgConn().PID()
 	report := begin("nightly report", "UPDATE stock SET sku = sku WHERE sku = 'teapot'")
 	shop := open("shop")
-	var waiting sync.WaitGroup
-	t.Cleanup(waiting.Wait) // ctx is done by then
-	waiting.Go(func() { _, _ = report.Exec(ctx, "UPDATE stock SET sku = sku WHERE sku = 'samovar'") })
-	waiting.Go(func() {
+	var group sync.WaitGroup
+	t.Cleanup(group.Wait) // ctx is done by then
+	group.Go(func() { _, _ = report.Exec(ctx, "UPDATE stock SET sku = sku WHERE sku = 'samovar'") })
+	group.Go(func() {
 		_, _ = idem.Do(ctx, shop, "tenant-1/POST %2Forders", "7f3c9a52-0d1e", idem.HashBytes(), func(tx pgx.Tx) (idem.Response, error) {
 			_, err := tx.Exec(ctx, "UPDATE stock SET sku = sku WHERE sku = 'teapot'")
 			return idem.Response{}, err
 		})
 	})
-	for blocked := 0; blocked < 2; time.Sleep(20 * time.Millisecond) {
-		err := pool.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&blocked)
-		if err != nil {
+	waiting.Until(t, "two blocked sessions", func() (is bool) {
+		const blocked = "SELECT count(*) = 2 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+		if err := pool.QueryRow(ctx, blocked).Scan(&is); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return is
+	})
 	return root
 }

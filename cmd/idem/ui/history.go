@@ -55,14 +55,14 @@ type series struct {
 	unknown       string // why the figure may be unknown
 }
 
-const mayNotRead = "This role may not read the figure."
+const notRead = "The figure could not be read."
 
 var allSeries = []series{
-	{"Executed per minute", "executed", true, "", mayNotRead},
+	{"Executed per minute", "executed", true, "", notRead},
 	{"Replayed per minute", "replayed", true, "", "A replay writes nothing to the database, so only the metrics of your programs count replays."},
-	{"In progress", "in progress", false, "", mayNotRead},
-	{"Parked operations", "parked", false, "bad", mayNotRead},
-	{"Dead letters", "dead", false, "bad", mayNotRead},
+	{"In progress", "in progress", false, "", notRead},
+	{"Parked operations", "parked", false, "bad", notRead},
+	{"Dead letters", "dead", false, "bad", notRead},
 }
 
 // chart is a series as a template draws it.
@@ -81,7 +81,7 @@ func charts(samples []sample) (all []chart) {
 	for _, s := range allSeries {
 		points, note := pointsOf(samples, func(one sample) (float64, bool) { v, known := one.figures[s.figure]; return v, known }), s.unknown
 		if s.perMinute && len(points) > 0 {
-			points, note = growth(points), "Not known before the second reading, in 15 seconds."
+			points, note = growth(points), "Not known before the next reading, in 15 seconds."
 		}
 		if len(points) > 0 {
 			all = append(all, newChart(s.title, s.mood, points, now, rounded))
@@ -98,7 +98,7 @@ func lagCharts(samples []sample, now time.Time) (all []chart) {
 	age := func(v float64) string { return page.Age(time.Duration(v * float64(time.Second))) }
 	none := pointsOf(samples, func(one sample) (float64, bool) { return 0, one.lag != nil })
 	if len(none) == 0 {
-		return []chart{{Title: "Outbox lag", Note: mayNotRead}}
+		return []chart{{Title: "Outbox lag", Note: notRead}}
 	}
 	topics := map[string]float64{}
 	for _, one := range samples {

@@ -58,12 +58,12 @@ func TestCharts_SayWhyThereIsNoLine(t *testing.T) {
 		one  sample
 		want string // title: value, or note
 	}{
-		"unknown": {sample{}, "Executed per minute: This role may not read the figure." +
+		"unknown": {sample{}, "Executed per minute: The figure could not be read." +
 			"|Replayed per minute: A replay writes nothing to the database, so only the metrics of your programs count replays." +
-			"|In progress: This role may not read the figure.|Parked operations: This role may not read the figure.|Dead letters: This role may not read the figure." +
-			"|Outbox lag: This role may not read the figure."},
+			"|In progress: The figure could not be read.|Parked operations: The figure could not be read.|Dead letters: The figure could not be read." +
+			"|Outbox lag: The figure could not be read."},
 		"first": {sample{figures: map[string]float64{"executed": 7, "replayed": 7, "in progress": 1, "parked": 2, "dead": 3}, lag: map[string]float64{}},
-			"Executed per minute: Not known before the second reading, in 15 seconds.|Replayed per minute: Not known before the second reading, in 15 seconds." +
+			"Executed per minute: Not known before the next reading, in 15 seconds.|Replayed per minute: Not known before the next reading, in 15 seconds." +
 				"|In progress: 1|Parked operations: 2|Dead letters: 3|Outbox lag: 0 ms"},
 	} {
 		var got []string

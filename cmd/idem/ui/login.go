@@ -127,7 +127,7 @@ func (s *site) login(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !s.isToken(strings.TrimSpace(r.PostFormValue("token"))):
 		time.Sleep(wrongTokenPause)
-		s.refuse(w, r, problem{http.StatusForbidden, "That is not the token.", "idem ui printed the token when it started, unless the variable IDEM_UI_TOKEN has the token."})
+		s.refuse(w, r, problem{http.StatusForbidden, "That is not the token.", "The process that serves this page has the token. idem ui printed it when it started, unless the variable IDEM_UI_TOKEN has it."})
 	case person == "" || utf8.RuneCountInString(person) > longestName:
 		s.refuse(w, r, problem{http.StatusBadRequest, "The page needs a name of at most 100 characters.", "The name is stored with each change, and idem audit shows it."})
 	default:

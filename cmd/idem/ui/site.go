@@ -57,7 +57,7 @@ func (s *site) get(w http.ResponseWriter, r *http.Request) {
 	case len(parts) == 2 && parts[0] == "static":
 		serveFile(w, r, parts[1])
 	case s.isHidden(r):
-		s.refuse(w, r, problem{http.StatusUnauthorized, "This page is private.", "Log in with the token that idem ui printed when it started, or with that of the variable IDEM_UI_TOKEN."})
+		s.refuse(w, r, problem{http.StatusUnauthorized, "This page is private.", "Log in with the token of the process that serves this page. idem ui printed it when it started, unless the variable IDEM_UI_TOKEN has it."})
 	case len(parts) == 1 && parts[0] == "login":
 		s.render(w, r, http.StatusOK, view{Title: "Log in", content: "login"})
 	default:

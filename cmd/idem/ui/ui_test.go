@@ -80,7 +80,7 @@ func TestPage_ShowsSessionsThatHoldKeys(t *testing.T) {
 		ended <- err
 	}()
 	<-began
-	d.get("flight").want(t, 200, "the &lt;shop&gt;", "idle in transaction", `class="number">1</td>`)
+	d.get("flight").want(t, 200, "the &lt;shop&gt;", "Its client: no statement runs.", "idle in transaction", `class="number">1</td>`)
 	d.get("").want(t, 200, "in 1 transaction,")
 	close(done)
 	if err := <-ended; err != nil {

@@ -67,7 +67,11 @@ func work(r role) error {
 		}
 	}
 	all := out.All()
-	c := all[slices.IndexFunc(all, func(c out.Contestant) bool { return c.Name == r.Out })]
+	i := slices.IndexFunc(all, func(c out.Contestant) bool { return c.Name == r.Out })
+	if i < 0 {
+		return fmt.Errorf("no contestant is named %q", r.Out)
+	}
+	c := all[i]
 	placer, err := c.Open(out.Place{Pool: pool, Sink: client})
 	if err != nil {
 		return err

@@ -1,6 +1,9 @@
 package audit
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/idem-go/idem/lab/torture/journal"
 	"github.com/idem-go/idem/lab/torture/model"
 	"github.com/idem-go/idem/lab/torture/rule"
@@ -60,7 +63,10 @@ func (b *book) accept(o *operation) int {
 			for _, p := range b.passages.from(s) {
 				person := p.Action == "Cancel" || p.Action == "Resolve"
 				if writes[p.Action] && p.shows == wanted && (person || p.Actor == slot) {
-					next[normal(p.to, p.Step)] = steps + p.steps
+					to := normal(p.to, p.Step)
+					if known, ok := next[to]; !ok || steps+p.steps < known {
+						next[to] = steps + p.steps
+					}
 				}
 			}
 		}
@@ -73,10 +79,7 @@ func (b *book) accept(o *operation) int {
 		}
 		before = m
 	}
-	for _, steps := range possible {
-		return steps
-	}
-	return 0
+	return slices.Min(slices.Collect(maps.Values(possible)))
 }
 
 // from returns the passages from a state.

@@ -117,7 +117,7 @@ func (k *key) accept() (steps int, complete bool) {
 		}
 		f.finish(e)
 	}
-	return slices.Max(slices.Collect(maps.Values(f.states))), true
+	return slices.Min(slices.Collect(maps.Values(f.states))), true
 }
 
 // prepare numbers a call that begins. It returns false if too many are in progress.
@@ -187,7 +187,7 @@ func (f *follower) isCommitted(o *history.Operation) bool {
 // add adds a state, with the states to which the server can go from there before the next event.
 func (f *follower) add(s possible, steps int, next map[possible]int) {
 	f.read(&s, &steps)
-	if _, known := next[s]; known {
+	if known, ok := next[s]; ok && known <= steps {
 		return
 	}
 	next[s] = steps
@@ -222,7 +222,9 @@ func (f *follower) record(s possible, steps int, x *execution, next map[possible
 		return
 	}
 	s.Calls[holder] = model.Call{}
-	s.justify(f.numbers[x.maker], true)
+	if n, numbered := f.numbers[x.maker]; numbered {
+		s.justify(n, true)
+	}
 	f.add(s, steps, next)
 }
 
@@ -265,7 +267,7 @@ func (f *follower) read(s *possible, steps *int) {
 		late := len(f.options.ClockMoved) == 0 && x.expires != 0 && x.expires < f.leader(o).Wall
 		t, n2 := *s, *steps
 		t.Keys[0].Row.Expired, t.Keys[0].Row.Hash = false, f.hash(x.payload)
-		t.Calls[reader] = model.Call{ID: math.MaxUint16, Hash: f.hash(o.Payload), Phase: model.Asking}
+		t.Calls[reader] = model.Call{ID: math.MaxUint16, Hash: f.hash(o.Payload), Phase: model.Claiming}
 		if same && !late && f.walk(&t, &n2, reader, "Conflict", action) {
 			s.justify(n, true)
 			*steps = n2
@@ -286,7 +288,7 @@ func (f *follower) claimBy(s *possible, steps *int, e event) bool {
 		return s.Calls[holder].ID == 0
 	}
 	ran := e.call.Wall + (e.at - e.call.Begin).Microseconds()
-	call := model.Call{ID: math.MaxUint16, Hash: f.hash(e.call.Payload), Phase: model.Asking}
+	call := model.Call{ID: math.MaxUint16, Hash: f.hash(e.call.Payload), Phase: model.Claiming}
 	claimed := f.claim(s, steps, call, func(y *execution) bool { return y.retainedUntil() <= ran }) && f.walk(s, steps, holder, "Deadlock")
 	s.Calls[holder] = model.Call{}
 	return claimed
@@ -329,7 +331,7 @@ func (f *follower) walk(s *possible, steps *int, actor int, actions ...model.Act
 }
 
 func (f *follower) callOf(x *execution, rejects bool) model.Call {
-	return model.Call{ID: uint16(x.index) + 1, Hash: f.hash(x.payload), Phase: model.Asking, Reject: rejects}
+	return model.Call{ID: uint16(x.index) + 1, Hash: f.hash(x.payload), Phase: model.Claiming, Reject: rejects}
 }
 
 // hash returns a number for a payload.

@@ -6,7 +6,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// The model alone must refuse a history of each mutant that it has, without the rules.
+// The model alone must refuse a history of each mutant that it has, without the rules. The exception
+// is one-lock, whose histories only the rule about free keys refuses.
 func TestModel_RefusesAHistoryOfEachMutant(t *testing.T) {
 	t.Parallel()
 	twice := func(change func(*history.Operation)) func(*story) {

@@ -2,7 +2,8 @@ package model
 
 import "slices"
 
-// slots is the number of calls with a client or a session. A session may outlive its client.
+// slots is the maximum number of calls in a run: one per caller, and one more per kill, because the
+// caller calls again.
 const slots = Actors + Crashes
 
 // Row is the committed version of the row of a key in idem.records. The row of a claim is not
@@ -15,33 +16,33 @@ type Row struct {
 
 func (r Row) live() bool { return r.Stored && !r.Expired }
 
-// Key is what the server has of a key.
+// Key is the state of a key at the server.
 type Key struct {
 	Row  Row
-	Lock uint16 // the execution whose open transaction has inserted or locked the row; 0 if none has
+	Lock uint16 // the execution whose open transaction has inserted or locked the row; 0 if there is none
 	Live uint8  // history variable: effects and rejections committed in the retention period
-	Seen bool   // of a mutant: a purge deletes the row, which was expired when it looked
+	Seen bool   // mutant only: a purge has read the row as expired, and deletes it without a recheck
 }
 
 // Phase is how far a call is.
 type Phase uint8
 
 const (
-	Idle       Phase = iota
-	Asking           // the next statement is Claim
-	Loading          // it is Load: Claim has found a row or a lock
-	Taking           // it is TakeOver: Load has found an expired row
-	Running          // the key is claimed, and fn runs
-	Committing       // Complete and COMMIT are sent
-	Answering        // COMMIT is executed, and the answer is under way
-	Refused          // the call has returned, and its session is left
-	Unknown          // the same, and nothing is promised: ErrOutcomeUnknown, or a killed process
+	Idle          Phase = iota
+	Claiming            // the next statement is Claim
+	Loading             // it is Load: Claim has found a row or a lock
+	TakingOver          // it is TakeOver: Load has found an expired row
+	Running             // the key is claimed, and fn runs
+	Committing          // Complete and COMMIT are sent
+	Acknowledging       // COMMIT is executed, and the answer is under way
+	Returned            // the call has returned, and its session is left
+	Unknown             // the same, and nothing is promised: ErrOutcomeUnknown, or a killed process
 )
 
 // Call is a call with its session. It runs fn again under the same execution id.
 type Call struct {
 	ID            uint16
-	Key, Hash, Tx uint8 // Tx is the transaction at the server: NoTx, Open, Sending
+	Key, Hash, Tx uint8 // Tx is the transaction at the server: NoTx, Open, CommitSent
 	Phase         Phase
 	Lost          bool // the client has lost the session of Tx
 	Resolve       bool // COMMIT has no answer: the record decides
@@ -51,16 +52,16 @@ type Call struct {
 }
 
 // States of a transaction: none; open, with the claim; COMMIT has been sent to it.
-const NoTx, Open, Sending = 0, 1, 2
+const NoTx, Open, CommitSent = 0, 1, 2
 
-// State is a state of keys and calls. Left is the number of calls that are still to come.
+// State is a state of keys and calls. Left is the number of calls that have not begun.
 type State struct {
 	Keys          [Objects]Key
 	Calls         [slots]Call
 	Left, Crashed uint8
 }
 
-// Keys specifies how calls share keys. Without names the rule that a mutant lacks.
+// Keys specifies how calls share keys. Without is the rule that a mutant omits, or empty.
 type Keys struct {
 	Callers, Keys, Crashes uint8
 	Without                string
@@ -69,16 +70,16 @@ type Keys struct {
 // Init is the empty database.
 func (m Keys) Init() State { return State{Left: m.Callers} }
 
-// Next has the actions of the server that belong to no call, and those of the calls.
+// Next calls do with each enabled action, of the server or of a call, and the state after it.
 func (m Keys) Next(s State, do func(Step, State)) {
 	active, free, sessions := uint8(0), slots, false
 	for i, c := range s.Calls {
 		if c.Phase == Idle {
 			free = min(free, i)
-		} else if m.call(s, i, do); c.Phase < Refused {
+		} else if m.call(s, i, do); c.Phase < Returned {
 			active++
 		}
-		sessions = sessions || c.Tx != NoTx || c.Phase == Answering
+		sessions = sessions || c.Tx != NoTx || c.Phase == Acknowledging
 	}
 	for k, key := range s.Keys {
 		act := func(action Action, enabled bool, change func(*State, *Key)) {
@@ -99,15 +100,15 @@ func (m Keys) Next(s State, do func(Step, State)) {
 		for hash := range uint8(2) {
 			act("Begin", s.Left > 0 && active < m.Callers && k < int(m.Keys), func(t *State, _ *Key) {
 				t.Left--
-				t.Calls[free] = Call{ID: uint16(free) + 1, Key: uint8(k), Hash: hash, Phase: Asking}
+				t.Calls[free] = Call{ID: uint16(free) + 1, Key: uint8(k), Hash: hash, Phase: Claiming}
 			})
 		}
 	}
 	if t := s; sessions && s.Crashed < m.Crashes { // open transactions are rolled back, and sessions are lost
 		t.Crashed++
 		for i, c := range s.Calls {
-			if t.endTx(&t.Calls[i]); c.Phase != Idle && c.Phase < Refused {
-				t.Calls[i].Phase, t.Calls[i].Resolve = Asking, c.Resolve || c.Phase >= Committing
+			if t.endTx(&t.Calls[i]); c.Phase != Idle && c.Phase < Returned {
+				t.Calls[i].Phase, t.Calls[i].Resolve = Claiming, c.Resolve || c.Phase >= Committing
 			}
 		}
 		do(Step{"RestartServer", ^0}, t)
@@ -123,11 +124,12 @@ func (s *State) endTx(c *Call) {
 	s.settle(c)
 }
 
-// settle forgets what makes no difference any more of a call that has returned.
+// settle clears the fields of a returned call that can no longer affect a step, so that fewer states
+// differ.
 func (s *State) settle(c *Call) {
 	switch row := &s.Keys[c.Key].Row; {
-	case c.Phase < Refused:
-	case c.Tx == Sending:
+	case c.Phase < Returned:
+	case c.Tx == CommitSent:
 		c.Resolve, c.Late = false, false
 	case c.Tx == Open: // it can only be rolled back
 		*c = Call{ID: c.ID, Key: c.Key, Tx: Open, Phase: Unknown, Lost: true}
@@ -154,44 +156,44 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 	}
 	lacks := func(rule string) bool { return m.Without == rule }
 
-	// INSERT ... ON CONFLICT DO NOTHING, behind an advisory lock that is only tried. To take over:
+	// INSERT ... ON CONFLICT DO NOTHING, behind an advisory try-lock, which does not wait. To take over:
 	// INSERT ... ON CONFLICT DO UPDATE WHERE expired, which Postgres evaluates under the row lock.
 	held := key.Lock != 0 || lacks("lock per key") && s.Keys[1-c.Key].Lock != 0
-	claims := c.Phase == Asking && (!held && (!row.Stored || lacks("conflict")) || lacks("unique key"))
-	takes := c.Phase == Taking && !held && (!row.live() || lacks("takeover rechecks"))
+	claims := c.Phase == Claiming && (!held && (!row.Stored || lacks("conflict")) || lacks("unique key"))
+	takes := c.Phase == TakingOver && !held && (!row.live() || lacks("takeover rechecks"))
 	claim := func(t *State, c *Call) {
 		t.Keys[c.Key].Lock, c.Phase, c.Tx, c.Lost = c.ID, Running, Open, false
 		if c.Reject {
-			c.Phase, c.Tx = Committing, Sending
+			c.Phase, c.Tx = Committing, CommitSent
 		}
 	}
 	act("Claim", claims && !c.Resolve, claim)
 	act("TakeOver", takes && !c.Resolve, claim)
-	act("NotCommitted", (claims || takes) && c.Resolve && !c.Late, func(_ *State, c *Call) { c.Phase, c.Resolve = Asking, false })
-	to("Conflict", c.Phase == Asking && !claims, Loading)
-	to("Succeeded", c.Phase == Taking && !held && !takes, Loading)
+	act("NotCommitted", (claims || takes) && c.Resolve && !c.Late, func(_ *State, c *Call) { c.Phase, c.Resolve = Claiming, false })
+	to("Conflict", c.Phase == Claiming && !claims, Loading)
+	to("AlreadyTakenOver", c.Phase == TakingOver && !held && !takes, Loading)
 
-	// SELECT, with a snapshot of its own. WithReplayLikely, and a follower that shares what its
-	// leader has read, read before the claim.
+	// Load is a SELECT with its own snapshot. With WithReplayLikely, or as a follower, a call also
+	// reads before it claims.
 	own := c.Phase == Loading && row.By == c.ID
-	reads := c.Phase == Loading && !own && !(c.Resolve && c.Late) || c.Phase == Asking && !c.Resolve
-	if c.Phase == Asking && lacks("key in memory") {
+	reads := c.Phase == Loading && !own && !(c.Resolve && c.Late) || c.Phase == Claiming && !c.Resolve
+	if c.Phase == Claiming && lacks("key in memory") {
 		row = s.Keys[1-c.Key].Row
 	}
 	reads = reads && !(c.Phase == Loading && lacks("load")) && (row.live() || row.Expired && lacks("expiry"))
-	same := row.Hash == c.Hash || lacks("hash") || lacks("hash in memory") && c.Phase == Asking
-	none := c.Phase == Loading && (!row.Stored || lacks("load")) || c.Phase == Taking && held
-	to("Executed", own || c.Phase == Answering, Refused)
-	to("Replay", reads && same, Refused)
-	to("Unreadable", reads && same, Refused) // the Sealer has no key for it
-	to("Mismatch", reads && !same, Refused)
-	to("Expired", c.Phase == Loading && !own && row.Expired, Taking)
-	to("LookAgain", none, Asking)
-	to("InProgress", none && !c.Resolve, Refused)
-	to("GiveUp", c.Phase < Running && !c.Resolve, Refused)        // the end of the context, ErrPoolExhausted
-	to("OutcomeUnknown", c.Phase < Running && c.Resolve, Unknown) // nothing decides for 5 s, or the TTL has passed
+	same := row.Hash == c.Hash || lacks("hash") || lacks("hash in memory") && c.Phase == Claiming
+	none := c.Phase == Loading && (!row.Stored || lacks("load")) || c.Phase == TakingOver && held
+	to("Executed", own || c.Phase == Acknowledging, Returned)
+	to("Replay", reads && same, Returned)
+	to("Unreadable", reads && same, Returned) // the Sealer has no key for it
+	to("Mismatch", reads && !same, Returned)
+	to("Expired", c.Phase == Loading && !own && row.Expired, TakingOver)
+	to("LookAgain", none, Claiming)
+	to("InProgress", none && !c.Resolve, Returned)
+	to("GiveUp", c.Phase < Running && !c.Resolve, Returned)       // the end of the context, ErrPoolExhausted
+	to("OutcomeUnknown", c.Phase < Running && c.Resolve, Unknown) // the outcome stayed unknown for 5 s, or the TTL has passed
 
-	// What fn does. If its transaction is not the one that claimed, Complete divides by zero.
+	// What fn does. Complete divides by zero on purpose if its transaction is not the one that claimed.
 	claimed := c.Phase == Running && (key.Lock == c.ID || lacks("unique key"))
 	rollback := func(phase Phase, reject bool) func(*State, *Call) {
 		return func(t *State, c *Call) {
@@ -199,16 +201,16 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 			t.endTx(c)
 		}
 	}
-	act("FnReturns", claimed || c.Phase == Running && lacks("claim check"), func(_ *State, c *Call) { c.Phase, c.Tx = Committing, Sending })
-	act("FnFails", claimed, rollback(Refused, false)) // an error, a panic, a failed statement, a timeout, the end of the context
-	act("Deadlock", claimed, rollback(Asking, false)) // or a serialization failure: fn runs again
-	act("FnRejects", claimed, rollback(Asking, true))
-	act("FnEndsTx", claimed, rollback(Refused, false)) // Complete divides by zero: ErrTxEnded
+	act("FnReturns", claimed || c.Phase == Running && lacks("claim check"), func(_ *State, c *Call) { c.Phase, c.Tx = Committing, CommitSent })
+	act("FnFails", claimed, rollback(Returned, false))  // an error, a panic, a failed statement, a timeout, the end of the context
+	act("Deadlock", claimed, rollback(Claiming, false)) // or a serialization failure: fn runs again
+	act("FnRejects", claimed, rollback(Claiming, true))
+	act("FnEndsTx", claimed, rollback(Returned, false)) // Complete divides by zero: ErrTxEnded
 	act("FnRestartsTx", claimed && lacks("claim check"), func(t *State, c *Call) { t.Keys[c.Key].Lock = 0 })
-	act("FailureCommits", claimed && lacks("failure undoes"), func(t *State, c *Call) { t.Keys[c.Key].Live, c.Phase = 1, Refused })
+	act("FailureCommits", claimed && lacks("failure undoes"), func(t *State, c *Call) { t.Keys[c.Key].Live, c.Phase = 1, Returned })
 
 	// COMMIT. The server may execute it when its client is gone.
-	act("Commit", c.Tx == Sending, func(t *State, c *Call) {
+	act("Commit", c.Tx == CommitSent, func(t *State, c *Call) {
 		key := &t.Keys[c.Key]
 		if key.Live++; c.Reject && lacks("reject undoes") {
 			key.Live++
@@ -217,20 +219,20 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 			key.Row = Row{Stored: true, Hash: c.Hash, By: c.ID}
 		}
 		if c.Committed, c.Reject = true, false; !c.Lost {
-			c.Phase = Answering
+			c.Phase = Acknowledging
 		}
 		t.endTx(c)
 	})
-	act("CommitFails", c.Phase == Committing && !c.Lost, rollback(Asking, c.Reject))
-	act("CommitFails", c.Phase == Committing && !c.Lost, rollback(Refused, false))
+	act("CommitFails", c.Phase == Committing && !c.Lost, rollback(Claiming, c.Reject))
+	act("CommitFails", c.Phase == Committing && !c.Lost, rollback(Returned, false))
 	act("Rollback", c.Lost, rollback(c.Phase, c.Reject)) // the server notices, or COMMIT never arrived
-	act("NoAnswer", c.Phase == Committing || c.Phase == Answering, func(t *State, c *Call) {
-		c.Phase, c.Resolve, c.Lost = Asking, true, c.Tx != NoTx
+	act("NoAnswer", c.Phase == Committing || c.Phase == Acknowledging, func(t *State, c *Call) {
+		c.Phase, c.Resolve, c.Lost = Claiming, true, c.Tx != NoTx
 		if lacks("record decides") {
 			c.Resolve, t.Keys[c.Key].Row = false, Row{}
 		}
 		if lacks("resolve") {
-			c.Phase = Refused
+			c.Phase = Returned
 		}
 	})
 	crash := func(phase Phase, again uint8) func(*State, *Call) {
@@ -238,12 +240,12 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 			t.Crashed, t.Left, c.Phase, c.Lost = t.Crashed+1, t.Left+again, phase, c.Tx != NoTx
 		}
 	}
-	act("Kill", s.Crashed < m.Crashes && c.Phase >= Running && c.Phase < Refused, crash(Unknown, 1)) // its caller calls again
-	act("Cut", s.Crashed < m.Crashes && c.Phase == Running, crash(Asking, 0))                        // the answer to the claim is lost
-	act("Cut", s.Crashed < m.Crashes && c.Phase == Running, crash(Refused, 0))
+	act("Kill", s.Crashed < m.Crashes && c.Phase >= Running && c.Phase < Returned, crash(Unknown, 1)) // its caller calls again
+	act("Cut", s.Crashed < m.Crashes && c.Phase == Running, crash(Claiming, 0))                       // the answer to the claim is lost
+	act("Cut", s.Crashed < m.Crashes && c.Phase == Running, crash(Returned, 0))
 }
 
-// Broken has the invariants, and what a call may return.
+// Broken returns the first property that the step violates, or an empty string.
 func (Keys) Broken(from State, step Step, to State) string {
 	for _, key := range to.Keys {
 		if broken := first(property{"AtMostOnce", key.Live > 1}, property{"RecordIffEffect", key.Row.live() != (key.Live == 1)}); broken != "" {
@@ -255,20 +257,20 @@ func (Keys) Broken(from State, step Step, to State) string {
 	}
 	a, c := step.Action, from.Calls[step.Actor]
 	key := from.Keys[c.Key]
-	live, same, returns := key.Row.live(), key.Row.Hash == c.Hash, c.Phase < Refused && to.Calls[step.Actor].Phase%Refused == 0
+	live, same, returns := key.Row.live(), key.Row.Hash == c.Hash, c.Phase < Returned && to.Calls[step.Actor].Phase%Returned == 0
 	return first(
 		property{"FreeKeyIsClaimed", a == "Conflict" && key.Lock == 0 && !key.Row.Stored},
 		property{"ExecutedIsCommitted", a == "Executed" && !c.Committed},
 		property{"ReplayIsOfTheLiveRecord", a == "Replay" && !(live && same)},
 		property{"MismatchIsOfTheLiveRecord", a == "Mismatch" && !(live && !same)},
 		property{"InProgressHasNoAnswer", a == "InProgress" && live && key.Lock == 0},
-		property{"ErrorCommitsNothing", a == "Commit" && c.Phase == Refused ||
+		property{"ErrorCommitsNothing", a == "Commit" && c.Phase == Returned ||
 			returns && c.Committed && a != "Executed" && a != "OutcomeUnknown" && a != "Kill"},
 	)
 }
 
-// View sorts the calls, and drops the names of calls, keys and hashes: the key and the hash with
-// the greater sum of calls comes first.
+// View returns an encoding of s that is equal only for states that differ only in the numbering of
+// calls, keys and hashes: the key and the hash with the greater sum of calls comes first.
 func (Keys) View(s State) (v View) {
 	sums, rank := [Objects][2]uint64{}, [Objects]uint64{}
 	for i, c := range s.Calls {
@@ -285,10 +287,10 @@ func (Keys) View(s State) (v View) {
 		rank[k] = v[slots+k]<<40 + 3*max(sums[k][0], sums[k][1]) + min(sums[k][0], sums[k][1])
 	}
 	for i, c := range s.Calls {
-		if v[i] <<= 2; sums[c.Key][c.Hash] < sums[c.Key][1-c.Hash] {
+		if v[i] <<= 2; isSecond(sums[c.Key], c.Hash) {
 			v[i]++
 		}
-		if rank[c.Key] < rank[1-c.Key] {
+		if isSecond(rank, c.Key) {
 			v[i] += 2
 		}
 	}
@@ -297,4 +299,10 @@ func (Keys) View(s State) (v View) {
 	}
 	v[slots+Objects] = word(nil, s.Left, s.Crashed)
 	return v
+}
+
+// isSecond reports whether the key or the hash i comes second. If both have the same sum, the first
+// one stays first: a state and its mirror image may then count twice.
+func isSecond(sums [2]uint64, i uint8) bool {
+	return sums[i] < sums[1-i] || sums[i] == sums[1-i] && i == 1
 }

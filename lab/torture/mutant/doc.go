@@ -7,8 +7,8 @@
 // the mutant no longer applies and must be adapted. A declaration may move to another file, and the
 // code may move within its declaration.
 //
-// make torture/mutants tries all mutants. make torture/sample, which CI runs, tries one for each
-// promise: of the mutants with the same first rule, the first that is not Slow.
+// make torture/mutants tries all mutants. make torture/sample, of which CI runs a half, tries one
+// for each promise: of the mutants with the same first rule, the first that is not Slow.
 //
 // To add a mutant:
 //

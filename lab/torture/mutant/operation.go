@@ -51,8 +51,8 @@ func operationMutants() []Mutant {
 		{
 			Name: "begun-unsaid", About: "of calls that are made at the same time only the last is on record as begun",
 			Rules: []rule.Rule{rule.CallOnce, rule.InDoubt},
-			Edits: []Edit{{"operation.Calls.begin", "op.recordBegun(call, false)", `if open := c.unsettled(); call == open[len(open)-1] {
-				op.recordBegun(call, false)
+			Edits: []Edit{{"operation.Calls.begin", "op.recordBegun(call, dated)", `if open := c.unsettled(); call == open[len(open)-1] {
+				op.recordBegun(call, dated)
 			}`}},
 		},
 		{

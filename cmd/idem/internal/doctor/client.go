@@ -22,7 +22,7 @@ var clientChecks = []check{
 func pooler(e *exam) {
 	var process uint32
 	e.one("SELECT pg_backend_pid()", nil, &process)
-	if process == e.tx.Conn().PgConn().PID() {
+	if e.err != nil || process == e.tx.Conn().PgConn().PID() {
 		return
 	}
 	if !sharesProcesses(e.ctx, e.pool) {

@@ -157,6 +157,9 @@ var againstChecks = []check{
 // onOther calls work in a transaction on the database of Options.Against. Findings of other do not
 // reach the result of e unless work copies them.
 func (e *exam) onOther(work func(other *exam)) {
+	if e.err != nil {
+		return
+	}
 	other := &exam{target: &target{pool: e.opts.Against, opts: e.opts}, ctx: e.ctx}
 	e.failed(record.Tx(e.ctx, e.opts.Against, e.opts.Limits.Statement, func(tx pgx.Tx) error {
 		other.tx = tx

@@ -37,7 +37,7 @@ func TestReadOnly_SeesOneSnapshot(t *testing.T) {
 	}
 }
 
-// A portion scans at most Reach operations, whatever the size of the table.
+// A portion scans at most MaxScanned operations, whatever the size of the table.
 func TestOperationsPage_ScansABoundedNumber(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)

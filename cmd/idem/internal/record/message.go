@@ -125,7 +125,7 @@ type Topic struct {
 }
 
 // Topics returns up to limit topics that have messages to publish, the topic with the oldest
-// message first. It scans up to Reach messages of each kind: waiting, held, and delayed messages
+// message first. It scans up to MaxScanned messages of each kind: waiting, held, and delayed messages
 // that are due. partly reports whether the outbox may have more messages than were scanned.
 func Topics(ctx context.Context, tx pgx.Tx, limit int) (topics []Topic, partly bool, err error) {
 	rows, _ := tx.Query(ctx, `SELECT topic, count(*) FILTER (WHERE NOT held), count(*) FILTER (WHERE held),
@@ -177,7 +177,7 @@ type HeldKey struct {
 }
 
 // HeldKeys returns up to limit held keys, the key with the oldest message first. It scans the
-// oldest Reach messages that are held.
+// oldest MaxScanned messages that are held.
 func HeldKeys(ctx context.Context, tx pgx.Tx, limit int) ([]HeldKey, error) {
 	// CollectRows returns the error of Query.
 	rows, _ := tx.Query(ctx, `SELECT aggregatetype, aggregateid, coalesce(max(class), ''), count(*), coalesce(max(attempts), 0),

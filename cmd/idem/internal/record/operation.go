@@ -219,7 +219,7 @@ const UndoneState = "undone"
 
 // OperationsPage returns up to limit operations of a state after a mark. Parked operations are
 // in the order in which their step began, running operations in the order in which they are due,
-// and others in the order of their ids. It scans at most Reach operations. The returned mark is the
+// and others in the order of their ids. It scans at most MaxScanned operations. The returned mark is the
 // position for the next call. It is nil if there are no more operations.
 //
 // The limit on the scan matters if few of the scanned operations match state and name. Then a page
@@ -253,7 +253,7 @@ func OperationsPage(ctx context.Context, tx pgx.Tx, state, name string, after *M
 		return found, &Mark{map[string]time.Time{"since": last.Since, "wake_at": last.WakeAt}[scan.at], last.ID}, nil
 	}
 	// All matching operations of the scan were returned. Read the last row of the scan. If it has
-	// fewer than Reach rows, it has reached the end.
+	// fewer than MaxScanned rows, it has reached the end.
 	at := scan.at
 	if at == "" {
 		at = "'epoch'::timestamptz"
