@@ -180,12 +180,13 @@ func (f *file) checkAnswer(e *letter.Event, a *letter.Answer) {
 // broker is available.
 const soon = 2 * time.Second
 
-// idle is how many of the longest probes a message may wait in addition. A probe is one round trip
-// to the database and the broker; a message takes several.
-const idle = 4
+// waits is how many probes of average length a message may wait in addition. A probe is a round trip
+// to the database and one to the broker. The relay needs about as much for a message by itself, and
+// it publishes up to a hundred messages by themselves in a round: those that fail without a name.
+const waits = 200
 
 // checkLate checks that each letter was published soon after its commit or after its delay, and not
-// before its delay. The limit grows with the longest probe in that time, because a slow machine
+// before its delay. The limit grows with the average probe in that time, because a slow machine
 // delays both.
 func (f *file) checkLate() {
 	for _, e := range f.events {
@@ -200,7 +201,7 @@ func (f *file) checkLate() {
 			for _, taken := range f.of(id).taken {
 				published = min(published, taken.At)
 			}
-			limit := soon + idle*f.slowest(e.At, published)
+			limit := soon + waits*f.averageProbe(e.At, published)
 			if late := published - e.At - e.Took; late > limit {
 				f.violates(rule.InTime, id, "it was committed at %v, and published %v later or not at all; the machine allows for %v",
 					e.At-f.options.Start, late, limit)
@@ -220,12 +221,14 @@ func (f *file) checkEarly(e letter.Event) {
 	}
 }
 
-// slowest returns the longest probe between the two times.
-func (f *file) slowest(from, until time.Duration) (longest time.Duration) {
+// averageProbe returns the average length of the probes between the two times.
+func (f *file) averageProbe(from, until time.Duration) time.Duration {
+	var total, probes time.Duration
 	for _, e := range f.events {
 		if e.Kind == letter.KindProbe && from <= e.At && e.At-e.Took <= until {
-			longest = max(longest, e.Took)
+			total += e.Took
+			probes++
 		}
 	}
-	return longest
+	return total / max(probes, 1)
 }
