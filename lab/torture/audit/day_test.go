@@ -98,6 +98,7 @@ func TestFiles_FindsACancelThatDoesNotWait(t *testing.T) {
 			{Kind: journal.KindBegin, Op: run, Operation: "id", At: time.Second},
 			{Kind: journal.KindHeard, Op: run, Operation: "id", At: 3 * time.Second, Name: "charge-1", Value: "receipt"},
 			{Kind: journal.KindEnd, Op: run, Operation: "id", At: 4 * time.Second},
+			{Kind: journal.KindBegin, Op: history.NewOp(0, 0, 2), Operation: "another", At: 6 * time.Second}, // the process lives
 		},
 		moves: []*journal.Move{
 			{Operation: "id", State: "running", Epoch: 1, Owner: 1, At: time.Second, Step: "charge-1"},

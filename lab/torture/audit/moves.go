@@ -75,8 +75,9 @@ func (o *operation) isRunTwice(heard journal.Event) bool {
 }
 
 // checkWaited checks move i, which parked a canceled operation because a call is in doubt. A
-// violation is an answer to that call that arrived at the process which was making it during the
-// cancellation: the process had to wait for the answer and record it.
+// violation is an answer to that call that arrived in a run which was in progress when Cancel was
+// called: its process had to wait for the answer and record it. A process that exited before the
+// operation was parked could not.
 func (b *book) checkWaited(o *operation, i int) {
 	call := o.moves[i].ReasonStep
 	if o.moves[i].Reason != callInDoubt || isOfUndo(o.moves[i]) {
@@ -89,7 +90,8 @@ func (b *book) checkWaited(o *operation, i int) {
 		}
 		for _, e := range o.heard {
 			r := o.run(e.Op)
-			if e.Name == call && e.Op.Process() == owner.By && owner.At < e.At && r.end != 0 && r.begin < cancel.At && o.isAnswer(e) &&
+			inProgress := r.begin < cancel.At && cancel.At < r.end && b.alive[owner.By] >= o.moves[i].At
+			if e.Name == call && e.Op.Process() == owner.By && owner.At < e.At && inProgress && o.isAnswer(e) &&
 				!b.harmed(&e, r.begin, o.moves[i].At) && !o.isTakenInVain(c, i) {
 				b.violates(o, rule.Waits, "%v has heard %q of %s, for which it was parked after it was canceled at %v", e.Op, e.Value, e.Name, cancel.At-b.options.Start)
 				return
