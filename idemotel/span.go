@@ -1,6 +1,8 @@
 package idemotel
 
 import (
+	"cmp"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -27,23 +29,19 @@ const (
 	stageResolve = "idem resolve"
 )
 
-// beginning holds the name and options of the span of a call. They are the same for all calls with
-// the same name and kind.
+// beginning holds the name and options of the span of a call or a step. They are the same for all
+// spans with the same labels.
 type beginning struct {
 	span    string
 	options []trace.SpanStartOption
 }
 
-type begunLabels struct{ name, kind string }
-
-func newBeginning(l begunLabels) *beginning {
-	b := &beginning{span: "idem"}
-	if l.name != "" {
-		b.span += " " + l.name
-	}
-	b.options = []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindInternal),
-		trace.WithAttributes(append(named(l.name), kindKey.String(l.kind))...),
+func newBeginning(l labels) *beginning {
+	b := &beginning{span: "idem", options: []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(l.attributes()...),
+	}}
+	if name := cmp.Or(l.stepKind, l.name); name != "" {
+		b.span += " " + name
 	}
 	return b
 }
@@ -90,7 +88,7 @@ func (o *Observer) proceed(c *call, data *idem.TraceEventData) {
 // and replays get such a link.
 func (o *Observer) finish(c *call, data *idem.TraceEndData) {
 	c.leave(data.Cause)
-	attrs := []attribute.KeyValue{outcomeKey.String(string(data.Outcome)), attemptsKey.Int(data.Attempts)}
+	attrs := append(labels{outcome: string(data.Outcome), cause: data.Cause}.attributes(), attemptsKey.Int(data.Attempts))
 	if data.ExecutionID != "" {
 		attrs = append(attrs, executionKey.String(data.ExecutionID))
 	}
@@ -100,7 +98,7 @@ func (o *Observer) finish(c *call, data *idem.TraceEndData) {
 	if data.Outcome == idem.OutcomeReplayed {
 		attrs = append(attrs, ageKey.Float64(data.Age.Seconds()))
 	}
-	c.span.SetAttributes(caused(attrs, data.Cause)...)
+	c.span.SetAttributes(attrs...)
 	switch data.Outcome {
 	case idem.OutcomeExecuted, idem.OutcomeRejected:
 		o.origins.add(data.ExecutionID, c.span.SpanContext())
