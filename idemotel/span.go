@@ -19,14 +19,18 @@ const (
 	ageKey       = attribute.Key("idem.replay.age")
 )
 
-// Names of the spans of stages.
+// stages has the name of the span that each event begins. A call begins with a claim.
+var stages = map[idem.Event]string{
+	idem.EventWaiting:        "idem wait",
+	idem.EventExecuting:      "idem fn",
+	idem.EventRecording:      "idem commit",
+	idem.EventRetried:        stageClaim,
+	idem.EventOutcomeUnknown: "idem resolve",
+}
+
 const (
-	stageClaim   = "idem claim"
-	stageWait    = "idem wait"
-	stageFn      = "idem fn"
-	stageCommit  = "idem commit"
-	stageRecord  = "idem record" // in a DoTx, where the caller commits
-	stageResolve = "idem resolve"
+	stageClaim  = "idem claim"
+	stageRecord = "idem record" // instead of commit in a DoTx, where the caller commits
 )
 
 // beginning holds the name and options of the span of a call or a step. They are the same for all
@@ -66,21 +70,12 @@ func (c *call) leave(cause idem.Cause) {
 // proceed ends the current stage and starts the stage that the event begins.
 func (o *Observer) proceed(c *call, data *idem.TraceEventData) {
 	c.leave(data.Cause)
-	switch data.Event {
-	case idem.EventWaiting:
-		o.enter(c, stageWait)
-	case idem.EventExecuting:
-		o.enter(c, stageFn)
-	case idem.EventRecording:
-		if c.kind == kindDoTx {
-			o.enter(c, stageRecord)
-			return
-		}
-		o.enter(c, stageCommit)
-	case idem.EventRetried:
-		o.enter(c, stageClaim)
-	case idem.EventOutcomeUnknown:
-		o.enter(c, stageResolve)
+	stage := stages[data.Event]
+	if data.Event == idem.EventRecording && c.kind == kindDoTx {
+		stage = stageRecord
+	}
+	if stage != "" {
+		o.enter(c, stage)
 	}
 }
 
