@@ -205,11 +205,7 @@ func TestTransport_HTTP2(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
-	resp, err := patient(server.Client().Transport).RoundTrip(post(t, idemclient.WithKey(t.Context(), "order-1"), server.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
-	finish(t, resp)
+	call(t, patient(server.Client().Transport).RoundTrip, post(t, idemclient.WithKey(t.Context(), "order-1"), server.URL))
 	one := received{Method: "HTTP/2.0", Keys: []string{`"order-1"`}, Body: order}
 	if diff := cmp.Diff([]received{one, one, one}, arrived); diff != "" {
 		t.Errorf("what arrived (-want +got):\n%s", diff)
