@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idem/idemclient"
@@ -168,25 +167,6 @@ func TestBudget_IsRatioPlusBurst(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestBudget_NeverExceedsTheBurst(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := &script{answers: []answer{status(200)}}
-		transport := &idemclient.Transport{Base: server}
-		for range 10_000 {
-			call(t, transport.RoundTrip, post(t, t.Context(), somewhere))
-		}
-		before := len(server.requests())
-		server.answers = []answer{status(503)}
-		for range 100 {
-			call(t, transport.RoundTrip, post(t, t.Context(), somewhere))
-		}
-		if retries := len(server.requests()) - before - 100; retries != 19 {
-			t.Errorf("%d retries for 100 calls after 10000 good ones, want 19", retries)
-		}
-	})
 }
 
 // net/http repeats a request without a body on a reused connection. Each repetition takes a token.

@@ -72,20 +72,6 @@ func TestError_EveryErrorHasTheFullKey(t *testing.T) {
 	}
 }
 
-func TestObserve_AttemptHasTheFullKey(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server, observed := &script{answers: []answer{never}}, &observer{}
-		client := &http.Client{Timeout: time.Second, Transport: &idemclient.Transport{Base: server, Observe: observed.observe}}
-		if _, err := client.Do(post(t, t.Context(), somewhere)); err == nil {
-			t.Fatal("no error")
-		}
-		if key, _ := observed.last(t).FullKey(); server.keys()[0][0] != `"`+key+`"` {
-			t.Errorf("the last attempt leads to the key %q", key)
-		}
-	})
-}
-
 func TestLastAttempt_HasTheFullKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

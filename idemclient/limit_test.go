@@ -251,20 +251,6 @@ func TestTransport_ReturnsWhenTheContextEnds(t *testing.T) {
 	}
 }
 
-func TestError_DeadlineDuringAnAttempt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		server := &script{answers: []answer{never}}
-		_, err := idemclient.NewClient(server).Do(post(t, ctx, somewhere))
-		var timeout interface{ Timeout() bool }
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, idemclient.ErrAttemptTimeout) || !errors.As(err, &timeout) || !timeout.Timeout() {
-			t.Errorf("error %v", err)
-		}
-	})
-}
-
 func TestTransport_RequestCancelEndsThePause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -167,21 +166,6 @@ func TestResponse_UpgradedConnectionBelongsToTheCaller(t *testing.T) {
 	io.WriteString(conn, "hello\n")
 	if line, err := bufio.NewReader(conn).ReadString('\n'); line != "hello\n" || err != nil {
 		t.Errorf("the echo is %q, error %v", line, err)
-	}
-}
-
-func TestTransport_DoesNotRetryAnUntrustedCertificate(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(unavailable))
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	server.StartTLS()
-	defer server.Close()
-	observed := &observer{}
-	transport := patient(&http.Transport{})
-	transport.Observe = observed.observe
-	_, err := transport.RoundTrip(post(t, t.Context(), server.URL))
-	if err == nil || len(observed.all()) != 1 || observed.last(t).Stop != idemclient.StopPermanent {
-		t.Errorf("error %v after %d attempts", err, len(observed.all()))
 	}
 }
 
