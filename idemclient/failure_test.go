@@ -68,6 +68,13 @@ func TestError_EveryErrorHasTheFullKey(t *testing.T) {
 			if key, since := stopped.FullKey(); stopped.Stop != stop || key != secret || !since.Equal(made) {
 				t.Errorf("stopped because of %q, key %q made at %v", stopped.Stop, key, since)
 			}
+			for sentinel, of := range map[error]idemclient.Stop{
+				idemclient.ErrBudgetExhausted: idemclient.StopBudget, idemclient.ErrKeyTooOld: idemclient.StopKeyTooOld,
+			} {
+				if errors.Is(stopped, sentinel) != (of == stop) {
+					t.Errorf("the error is %v", stopped)
+				}
+			}
 		})
 	}
 }
