@@ -2,8 +2,10 @@ package idemclient
 
 import (
 	"cmp"
+	"errors"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -38,8 +40,9 @@ func (t *Transport) backoff(n int) time.Duration {
 // with now.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
-	if strings.Trim(value, "0123456789") == "" {
-		return seconds(value)
+	n, err := strconv.ParseUint(value, 10, 64) // of a number out of range, it returns the maximum
+	if err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(n, uint64(unlimited/2/time.Second))) * time.Second
 	}
 	date, err := http.ParseTime(value)
 	if err != nil {
@@ -49,16 +52,4 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 		now = serverNow
 	}
 	return max(0, date.Sub(now))
-}
-
-// seconds parses decimal digits. It returns 0 for no digits, and a very long time for a number that
-// overflows.
-func seconds(digits string) time.Duration {
-	var n time.Duration
-	for _, digit := range digits {
-		if n = 10*n + time.Duration(digit-'0'); n > unlimited/time.Second/10-1 {
-			return unlimited / 2
-		}
-	}
-	return n * time.Second
 }

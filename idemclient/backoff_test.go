@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idem/idemclient"
@@ -96,23 +95,16 @@ func TestTransport_HonorsRetryAfterUpToItsLimit(t *testing.T) {
 		{"Sat, 01 Jan 2000 00:00:30 GMT", 0, 29 * time.Second, 30*time.Second + jitter}, // the clock of synctest begins with that day
 	} {
 		for _, code := range []int{409, 425, 429, 500, 502, 503, 504} {
-			t.Run(fmt.Sprint(code, " ", row.value, " ", row.cap), func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					first := problem(code, `{"retryable":true}`, "Retry-After", row.value)
-					server := &script{answers: []answer{first, status(200)}}
-					resp, err := (&idemclient.Transport{Base: server, MaxRetryAfter: row.cap}).RoundTrip(post(t, t.Context(), somewhere))
-					if err != nil {
-						t.Fatal(err)
-					}
-					finish(t, resp)
-					if len(server.gaps()) != 1 {
-						t.Fatalf("it stopped with status %d", resp.StatusCode)
-					}
-					if gap := server.gaps()[0]; gap < row.least || gap > row.most {
-						t.Errorf("the pause was %v, want %v to %v", gap, row.least, row.most)
-					}
-				})
+			bubble(t, fmt.Sprint(code, " ", row.value, " ", row.cap), func(t *testing.T) {
+				first := problem(code, `{"retryable":true}`, "Retry-After", row.value)
+				server := &script{answers: []answer{first, status(200)}}
+				resp := call(t, (&idemclient.Transport{Base: server, MaxRetryAfter: row.cap}).RoundTrip, post(t, t.Context(), somewhere))
+				if len(server.gaps()) != 1 {
+					t.Fatalf("it stopped with status %d", resp.StatusCode)
+				}
+				if gap := server.gaps()[0]; gap < row.least || gap > row.most {
+					t.Errorf("the pause was %v, want %v to %v", gap, row.least, row.most)
+				}
 			})
 		}
 	}

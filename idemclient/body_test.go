@@ -83,11 +83,7 @@ func TestBody_IsTheSameInEveryAttempt(t *testing.T) {
 			}))
 			defer server.Close()
 			transport := &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond, AttemptTimeout: -1, MaxElapsed: -1}
-			resp, err := transport.RoundTrip(row.make(t, server.URL))
-			if err != nil {
-				t.Fatal(err)
-			}
-			finish(t, resp)
+			call(t, transport.RoundTrip, row.make(t, server.URL))
 			if diff := cmp.Diff([]wired{row.want, row.want, row.want}, got); diff != "" {
 				t.Errorf("the attempts differ (-want +got):\n%s", diff)
 			}
@@ -126,10 +122,7 @@ func TestBody_TooLargeForTheBufferIsSentOnce(t *testing.T) {
 			req := request(t, t.Context(), "POST", somewhere, body)
 			req.ContentLength = row.length
 			base := roundTripper(func(req *http.Request) (*http.Response, error) { sending = true; return server.RoundTrip(req) })
-			resp, err := (&idemclient.Transport{Base: base, MaxBuffer: row.limit, Observe: observed.observe}).RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := call(t, (&idemclient.Transport{Base: base, MaxBuffer: row.limit, Observe: observed.observe}).RoundTrip, req)
 			if text := finish(t, resp); text != "busy" || observed.last(t).Stop != idemclient.StopBody {
 				t.Errorf("body %q, stopped because of %q", text, observed.last(t).Stop)
 			}
@@ -147,10 +140,7 @@ func TestBody_FailedRewindReturnsTheLastResponse(t *testing.T) {
 		server, observed := &script{answers: []answer{document(503, "", "busy")}}, &observer{}
 		req := post(t, t.Context(), somewhere)
 		req.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("the file is gone") }
-		resp, err := (&idemclient.Transport{Base: server, Observe: observed.observe}).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := call(t, (&idemclient.Transport{Base: server, Observe: observed.observe}).RoundTrip, req)
 		if text := finish(t, resp); text != "busy" || observed.last(t).Stop != idemclient.StopBody || len(server.requests()) != 1 {
 			t.Errorf("body %q, %d requests, stopped because of %q", text, len(server.requests()), observed.last(t).Stop)
 		}
@@ -264,30 +254,27 @@ func (b *bodies) request(t *testing.T, ctx context.Context) *http.Request {
 func TestBody_EveryOpenedBodyIsClosed(t *testing.T) {
 	t.Parallel()
 	for name, burst := range map[string]int{"ended in the pause": 10, "refused by the budget": 2} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				server, opened := &script{answers: []answer{status(503), failure(io.EOF), status(503)}}, &bodies{}
-				transport := &idemclient.Transport{Base: server, RetryRatio: -1, RetryBurst: burst, Observe: func(_ context.Context, a idemclient.Attempt) {
-					if a.Number == 3 {
-						cancel() // in the pause, when the body of the next attempt is open, if there is one
-					}
-				}}
-				resp, err := transport.RoundTrip(opened.request(t, ctx))
-				if err == nil {
-					resp.Body.Close()
+		bubble(t, name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			server, opened := &script{answers: []answer{status(503), failure(io.EOF), status(503)}}, &bodies{}
+			transport := &idemclient.Transport{Base: server, RetryRatio: -1, RetryBurst: burst, Observe: func(_ context.Context, a idemclient.Attempt) {
+				if a.Number == 3 {
+					cancel() // in the pause, when the body of the next attempt is open, if there is one
 				}
-				if (err == nil) != (burst == 2) || len(server.requests()) != 3 || len(opened.opened) != 5 {
-					t.Fatalf("error %v after %d requests with %d bodies", err, len(server.requests()), len(opened.opened))
+			}}
+			resp, err := transport.RoundTrip(opened.request(t, ctx))
+			if err == nil {
+				resp.Body.Close()
+			}
+			if (err == nil) != (burst == 2) || len(server.requests()) != 3 || len(opened.opened) != 5 {
+				t.Fatalf("error %v after %d requests with %d bodies", err, len(server.requests()), len(opened.opened))
+			}
+			for i, body := range opened.opened {
+				if !body.closed {
+					t.Errorf("body %d of %d was left open", i+1, len(opened.opened))
 				}
-				for i, body := range opened.opened {
-					if !body.closed {
-						t.Errorf("body %d of %d was left open", i+1, len(opened.opened))
-					}
-				}
-			})
+			}
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idem/idemclient"
@@ -157,50 +156,17 @@ func TestBudget_IsRatioPlusBurst(t *testing.T) {
 		{"a fifth", 0.2, 5, 1000, 204},
 		{"as many as you like", 100, 100, 1000, 4000},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				server := &script{answers: []answer{status(503)}}
-				transport := &idemclient.Transport{Base: server, RetryRatio: row.ratio, RetryBurst: row.burst}
-				for range row.calls {
-					resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
-					if err != nil {
-						t.Fatal(err)
-					}
-					finish(t, resp)
-				}
-				if retries := len(server.requests()) - row.calls; retries != row.want {
-					t.Errorf("%d retries for %d calls, want %d", retries, row.calls, row.want)
-				}
-			})
+		bubble(t, row.name, func(t *testing.T) {
+			server := &script{answers: []answer{status(503)}}
+			transport := &idemclient.Transport{Base: server, RetryRatio: row.ratio, RetryBurst: row.burst}
+			for range row.calls {
+				call(t, transport.RoundTrip, post(t, t.Context(), somewhere))
+			}
+			if retries := len(server.requests()) - row.calls; retries != row.want {
+				t.Errorf("%d retries for %d calls, want %d", retries, row.calls, row.want)
+			}
 		})
 	}
-}
-
-func TestBudget_NeverExceedsTheBurst(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := &script{answers: []answer{status(200)}}
-		transport := &idemclient.Transport{Base: server}
-		call := func() {
-			resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
-			if err != nil {
-				t.Fatal(err)
-			}
-			finish(t, resp)
-		}
-		for range 10_000 {
-			call()
-		}
-		before := len(server.requests())
-		server.answers = []answer{status(503)}
-		for range 100 {
-			call()
-		}
-		if retries := len(server.requests()) - before - 100; retries != 19 {
-			t.Errorf("%d retries for 100 calls after 10000 good ones, want 19", retries)
-		}
-	})
 }
 
 // net/http repeats a request without a body on a reused connection. Each repetition takes a token.

@@ -72,28 +72,21 @@ func (n *network) watch(_ net.Conn, state http.ConnState) {
 func TestTransport_DrainedResponsesReuseConnections(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"empty": 0, "short": 500, "up to what is drained": 64<<10 - 1} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var sent atomic.Int64
-				base, network := serveInMemory(t, func(w http.ResponseWriter, _ *http.Request) {
-					if sent.Add(1)%4 != 0 {
-						w.WriteHeader(http.StatusServiceUnavailable)
-					}
-					w.Write([]byte(strings.Repeat("x", size)))
-				})
-				client := &http.Client{Transport: patient(base)}
-				for range 25 {
-					resp, err := client.Do(post(t, t.Context(), somewhere))
-					if err != nil {
-						t.Fatal(err)
-					}
-					finish(t, resp)
+		bubble(t, name, func(t *testing.T) {
+			var sent atomic.Int64
+			base, network := serveInMemory(t, func(w http.ResponseWriter, _ *http.Request) {
+				if sent.Add(1)%4 != 0 {
+					w.WriteHeader(http.StatusServiceUnavailable)
 				}
-				if sent.Load() != 100 || network.ever.Load() != 1 {
-					t.Errorf("%d requests used %d connections, want 100 and 1", sent.Load(), network.ever.Load())
-				}
+				w.Write([]byte(strings.Repeat("x", size)))
 			})
+			client := &http.Client{Transport: patient(base)}
+			for range 25 {
+				call(t, client.Do, post(t, t.Context(), somewhere))
+			}
+			if sent.Load() != 100 || network.ever.Load() != 1 {
+				t.Errorf("%d requests used %d connections, want 100 and 1", sent.Load(), network.ever.Load())
+			}
 		})
 	}
 }
@@ -123,11 +116,7 @@ func TestTransport_DiscardedResponsesLeakNoConnection(t *testing.T) {
 		transport.AttemptTimeout = time.Second
 		client := &http.Client{Transport: transport}
 		for range 5 {
-			resp, err := client.Do(post(t, t.Context(), somewhere))
-			if err != nil {
-				t.Fatal(err)
-			}
-			finish(t, resp)
+			call(t, client.Do, post(t, t.Context(), somewhere))
 		}
 		client.CloseIdleConnections()
 		synctest.Wait()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -70,19 +71,7 @@ func (e *Error) Error() string {
 
 // Unwrap returns the sentinel error of Stop, if there is one, and Err.
 func (e *Error) Unwrap() []error {
-	var errs []error
-	switch e.Stop {
-	case StopKeyTooOld:
-		errs = append(errs, ErrKeyTooOld)
-	case StopBudget:
-		errs = append(errs, ErrBudgetExhausted)
-	case StopInvalidKey:
-		errs = append(errs, ErrInvalidKey)
-	}
-	if e.Err != nil {
-		errs = append(errs, e.Err)
-	}
-	return errs
+	return slices.DeleteFunc([]error{sentinels[e.Stop], e.Err}, func(err error) bool { return err == nil })
 }
 
 // Timeout reports whether the cause was a timeout. *url.Error calls it.

@@ -32,28 +32,6 @@ func failed(t *testing.T, client *http.Client, req *http.Request) *idemclient.Er
 	return stopped
 }
 
-func TestError_FullKeyAllowsAnotherCall(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := &script{answers: []answer{failure(io.EOF)}}
-		began := time.Now()
-		key, made := failed(t, idemclient.NewClient(server), post(t, t.Context(), somewhere)).FullKey()
-		if !made.Equal(began) {
-			t.Errorf("made at %v, want %v", made, began)
-		}
-		resp, err := idemclient.NewClient(&script{answers: []answer{func(req *http.Request) (*http.Response, error) {
-			if got, want := req.Header.Get("Idempotency-Key"), server.keys()[0][0]; got != want || got != `"`+key+`"` {
-				t.Errorf("the second call has the key %s, the first had %s, and its error %s", got, want, key)
-			}
-			return status(201)(req)
-		}}}).Do(post(t, idemclient.WithKeySentBefore(t.Context(), key, made), somewhere))
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
-	})
-}
-
 // Whatever ends a call, its error has the key that was sent or would have been sent.
 func TestError_EveryErrorHasTheFullKey(t *testing.T) {
 	t.Parallel()
@@ -73,53 +51,39 @@ func TestError_EveryErrorHasTheFullKey(t *testing.T) {
 		idemclient.StopBody:      {body: failingReader{io.ErrClosedPipe}},
 		idemclient.StopKeyTooOld: {first: failure(io.EOF), transport: &idemclient.Transport{Retention: 1}},
 	} {
-		t.Run(string(stop), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				if row.ctx == nil {
-					row.ctx = t.Context()
+		bubble(t, string(stop), func(t *testing.T) {
+			if row.ctx == nil {
+				row.ctx = t.Context()
+			}
+			if row.transport == nil {
+				row.transport = &idemclient.Transport{}
+			}
+			if row.body == nil {
+				row.body = strings.NewReader(order)
+			}
+			made := time.Now()
+			req := request(t, idemclient.WithKeyMadeAt(row.ctx, secret, made), http.MethodPost, somewhere, row.body)
+			row.transport.Base = &script{answers: []answer{row.first}}
+			stopped := failed(t, &http.Client{Transport: row.transport}, req)
+			if key, since := stopped.FullKey(); stopped.Stop != stop || key != secret || !since.Equal(made) {
+				t.Errorf("stopped because of %q, key %q made at %v", stopped.Stop, key, since)
+			}
+			for sentinel, of := range map[error]idemclient.Stop{
+				idemclient.ErrBudgetExhausted: idemclient.StopBudget, idemclient.ErrKeyTooOld: idemclient.StopKeyTooOld,
+			} {
+				if errors.Is(stopped, sentinel) != (of == stop) {
+					t.Errorf("the error is %v", stopped)
 				}
-				if row.transport == nil {
-					row.transport = &idemclient.Transport{}
-				}
-				if row.body == nil {
-					row.body = strings.NewReader(order)
-				}
-				made := time.Now()
-				req := request(t, idemclient.WithKeyMadeAt(row.ctx, secret, made), http.MethodPost, somewhere, row.body)
-				row.transport.Base = &script{answers: []answer{row.first}}
-				stopped := failed(t, &http.Client{Transport: row.transport}, req)
-				if key, since := stopped.FullKey(); stopped.Stop != stop || key != secret || !since.Equal(made) {
-					t.Errorf("stopped because of %q, key %q made at %v", stopped.Stop, key, since)
-				}
-			})
+			}
 		})
 	}
-}
-
-func TestObserve_AttemptHasTheFullKey(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server, observed := &script{answers: []answer{never}}, &observer{}
-		client := &http.Client{Timeout: time.Second, Transport: &idemclient.Transport{Base: server, Observe: observed.observe}}
-		if _, err := client.Do(post(t, t.Context(), somewhere)); err == nil {
-			t.Fatal("no error")
-		}
-		if key, _ := observed.last(t).FullKey(); server.keys()[0][0] != `"`+key+`"` {
-			t.Errorf("the last attempt leads to the key %q", key)
-		}
-	})
 }
 
 func TestLastAttempt_HasTheFullKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{status(503)}}
-		resp, err := idemclient.NewClient(server).Do(post(t, t.Context(), somewhere))
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
+		resp := call(t, idemclient.NewClient(server).Do, post(t, t.Context(), somewhere))
 		last, _ := idemclient.LastAttempt(resp)
 		if key, made := last.FullKey(); server.keys()[0][0] != `"`+key+`"` || made.IsZero() {
 			t.Errorf("the response leads to the key %q, made at %v", key, made)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idem/idemclient"
@@ -143,6 +144,25 @@ func request(t *testing.T, ctx context.Context, method, url string, body io.Read
 		t.Fatal(err)
 	}
 	return req
+}
+
+// bubble runs a parallel subtest in a synctest bubble.
+func bubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, test)
+	})
+}
+
+// call sends a request and reads the response, whose body can be read again.
+func call(t *testing.T, send func(*http.Request) (*http.Response, error), req *http.Request) *http.Response {
+	t.Helper()
+	resp, err := send(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body = io.NopCloser(strings.NewReader(finish(t, resp)))
+	return resp
 }
 
 // finish reads and closes a response, and returns its body.

@@ -3,6 +3,7 @@ package idemclient_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"regexp"
 	"strings"
@@ -31,11 +32,7 @@ func TestKey_OnePerCall(t *testing.T) {
 		server := &script{answers: []answer{status(503), status(429), failure(&timeoutError{}), status(201), status(503), status(201)}}
 		client := idemclient.NewClient(server)
 		for range 2 {
-			resp, err := client.Do(post(t, t.Context(), somewhere))
-			if err != nil {
-				t.Fatal(err)
-			}
-			finish(t, resp)
+			call(t, client.Do, post(t, t.Context(), somewhere))
 		}
 		keys := server.keys()
 		if len(keys) != 6 {
@@ -71,11 +68,7 @@ func TestTransport_DoesNotModifyTheRequest(t *testing.T) {
 		req := post(t, t.Context(), somewhere)
 		req.Header.Set("Accept", "application/json")
 		header, url, body := req.Header.Clone(), *req.URL, req.Body
-		resp, err := (&idemclient.Transport{Base: server}).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
+		resp := call(t, (&idemclient.Transport{Base: server}).RoundTrip, req)
 		if diff := cmp.Diff(header, req.Header); diff != "" {
 			t.Errorf("the header of the caller's request changed:\n%s", diff)
 		}
@@ -115,36 +108,27 @@ func TestKey_OfTheCaller(t *testing.T) {
 		{name: "vouched for without a key", header: http.Header{"Idempotency-Key": {}}},
 		{name: "in another header", keyHeader: "x-request-key", ctx: withKey("order-1")},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				server := &script{answers: []answer{status(503), func(req *http.Request) (*http.Response, error) {
-					if name := row.keyHeader; name != "" && req.Header.Get(name) != `"order-1"` {
-						t.Errorf("%s is %q", name, req.Header.Get(name))
-					}
-					return status(200)(req)
-				}}}
-				transport := idemclient.Transport{Base: server, BareKey: row.bare, KeyHeader: row.keyHeader}
-				ctx := t.Context()
-				if row.ctx != nil {
-					ctx = row.ctx(ctx)
+		bubble(t, row.name, func(t *testing.T) {
+			server := &script{answers: []answer{status(503), func(req *http.Request) (*http.Response, error) {
+				if name := row.keyHeader; name != "" && req.Header.Get(name) != `"order-1"` {
+					t.Errorf("%s is %q", name, req.Header.Get(name))
 				}
-				if row.method == "" {
-					row.method = http.MethodPost
-				}
-				req := request(t, ctx, row.method, somewhere, nil)
-				for name, values := range row.header {
-					req.Header[name] = values
-				}
-				resp, err := transport.RoundTrip(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				finish(t, resp)
-				if diff := cmp.Diff([][]string{row.want, row.want}, server.keys()); diff != "" {
-					t.Errorf("the keys that arrived (-want +got):\n%s", diff)
-				}
-			})
+				return status(200)(req)
+			}}}
+			transport := idemclient.Transport{Base: server, BareKey: row.bare, KeyHeader: row.keyHeader}
+			ctx := t.Context()
+			if row.ctx != nil {
+				ctx = row.ctx(ctx)
+			}
+			if row.method == "" {
+				row.method = http.MethodPost
+			}
+			req := request(t, ctx, row.method, somewhere, nil)
+			maps.Copy(req.Header, row.header)
+			call(t, transport.RoundTrip, req)
+			if diff := cmp.Diff([][]string{row.want, row.want}, server.keys()); diff != "" {
+				t.Errorf("the keys that arrived (-want +got):\n%s", diff)
+			}
 		})
 	}
 }
@@ -189,9 +173,7 @@ func expiring(t *testing.T, ago time.Duration, server *script, transport *idemcl
 	transport.Base = server
 	ctx := idemclient.WithKeyMadeAt(t.Context(), "order-2026-11-21", time.Now().Add(-ago).Round(0))
 	req := post(t, ctx, somewhere)
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	return transport.RoundTrip(req)
 }
 
@@ -201,30 +183,27 @@ func TestKey_OlderThanRetentionIsNotSent(t *testing.T) {
 		"in the context": nil,
 		"in the header":  {"Idempotency-Key": {`"order-2026-11-21"`}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				server := &script{answers: []answer{status(200)}}
-				const day = 24 * time.Hour
-				_, err := expiring(t, day+1, server, &idemclient.Transport{}, header)
-				var stopped *idemclient.Error
-				if !errors.Is(err, idemclient.ErrKeyTooOld) || !errors.As(err, &stopped) || stopped.Attempts != 0 || stopped.KeyAge != day+1 {
-					t.Errorf("error %#v, want ErrKeyTooOld after no attempt", err)
-				}
-				if len(server.requests()) != 0 {
-					t.Error("the key was sent")
-				}
-				resp, err := expiring(t, day, server, &idemclient.Transport{}, header)
-				if err != nil {
-					t.Fatalf("a key that is not too old yet: %v", err)
-				}
-				finish(t, resp)
-				resp, err = expiring(t, 1000*time.Hour, server, &idemclient.Transport{Retention: -1}, header)
-				if err != nil {
-					t.Fatalf("a server that never forgets: %v", err)
-				}
-				finish(t, resp)
-			})
+		bubble(t, name, func(t *testing.T) {
+			server := &script{answers: []answer{status(200)}}
+			const day = 24 * time.Hour
+			_, err := expiring(t, day+1, server, &idemclient.Transport{}, header)
+			var stopped *idemclient.Error
+			if !errors.Is(err, idemclient.ErrKeyTooOld) || !errors.As(err, &stopped) || stopped.Attempts != 0 || stopped.KeyAge != day+1 {
+				t.Errorf("error %#v, want ErrKeyTooOld after no attempt", err)
+			}
+			if len(server.requests()) != 0 {
+				t.Error("the key was sent")
+			}
+			resp, err := expiring(t, day, server, &idemclient.Transport{}, header)
+			if err != nil {
+				t.Fatalf("a key that is not too old yet: %v", err)
+			}
+			finish(t, resp)
+			resp, err = expiring(t, 1000*time.Hour, server, &idemclient.Transport{Retention: -1}, header)
+			if err != nil {
+				t.Fatalf("a server that never forgets: %v", err)
+			}
+			finish(t, resp)
 		})
 	}
 }

@@ -35,24 +35,21 @@ func TestPause_IsNotBegunBeyondTheDeadline(t *testing.T) {
 			}
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+		bubble(t, name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+			defer cancel()
+			if name == "response" {
+				ctx, cancel = context.WithTimeout(t.Context(), 9*time.Second)
 				defer cancel()
-				if name == "response" {
-					ctx, cancel = context.WithTimeout(t.Context(), 9*time.Second)
-					defer cancel()
-				}
-				began := time.Now()
-				server := &script{answers: []answer{row.first}}
-				transport := &idemclient.Transport{Base: server, MinBackoff: time.Hour, MaxBackoff: time.Hour}
-				resp, err := transport.RoundTrip(post(t, ctx, somewhere))
-				if took := time.Since(began); took != 0 {
-					t.Errorf("it slept for %v", took)
-				}
-				row.check(t, resp, err)
-			})
+			}
+			began := time.Now()
+			server := &script{answers: []answer{row.first}}
+			transport := &idemclient.Transport{Base: server, MinBackoff: time.Hour, MaxBackoff: time.Hour}
+			resp, err := transport.RoundTrip(post(t, ctx, somewhere))
+			if took := time.Since(began); took != 0 {
+				t.Errorf("it slept for %v", took)
+			}
+			row.check(t, resp, err)
 		})
 	}
 }
@@ -62,10 +59,7 @@ func TestTransport_MaxAttempts(t *testing.T) {
 	for set, want := range map[int]int{0: 5, 1: 1, 2: 2, 7: 7, -1: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			server, observed := &script{answers: []answer{document(503, "", "busy")}}, &observer{}
-			resp, err := (&idemclient.Transport{Base: server, MaxAttempts: set, Observe: observed.observe}).RoundTrip(post(t, t.Context(), somewhere))
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := call(t, (&idemclient.Transport{Base: server, MaxAttempts: set, Observe: observed.observe}).RoundTrip, post(t, t.Context(), somewhere))
 			if text := finish(t, resp); text != "busy" || len(server.requests()) != want || observed.last(t).Stop != idemclient.StopAttempts {
 				t.Errorf("MaxAttempts %d: %d requests, body %q, stopped because of %q", set, len(server.requests()), text, observed.last(t).Stop)
 			}
@@ -81,11 +75,7 @@ func TestTransport_MaxElapsed(t *testing.T) {
 		transport := &idemclient.Transport{
 			Base: server, MaxAttempts: 100, MaxElapsed: 10 * time.Second, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, Observe: observed.observe,
 		}
-		resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
+		call(t, transport.RoundTrip, post(t, t.Context(), somewhere))
 		if took := time.Since(began); len(server.requests()) != 3 || took >= 9*time.Second || observed.last(t).Stop != idemclient.StopElapsed {
 			t.Errorf("%d requests in %v, stopped because of %q; want 3 in 8 s", len(server.requests()), took, observed.last(t).Stop)
 		}
@@ -97,11 +87,7 @@ func TestAttemptTimeout_IsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{never, never, status(201)}}
 		transport := &idemclient.Transport{Base: server, AttemptTimeout: 3 * time.Second}
-		resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
+		call(t, transport.RoundTrip, post(t, t.Context(), somewhere))
 		for _, gap := range server.gaps() {
 			if gap < 3*time.Second || gap > 4*time.Second {
 				t.Errorf("an attempt and its pause took %v, want 3 s and a little", gap)
@@ -119,17 +105,14 @@ func TestAttemptTimeout_IsNotAContextError(t *testing.T) {
 		"base returns the cause":         never,
 		"base returns the context error": func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				client := idemclient.NewClient(&script{answers: []answer{hang}})
-				_, err := client.Do(post(t, t.Context(), somewhere))
-				var timeout interface{ Timeout() bool }
-				if !errors.Is(err, idemclient.ErrAttemptTimeout) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-					!errors.As(err, &timeout) || !timeout.Timeout() {
-					t.Errorf("error %v, want ErrAttemptTimeout, which is a timeout", err)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			client := idemclient.NewClient(&script{answers: []answer{hang}})
+			_, err := client.Do(post(t, t.Context(), somewhere))
+			var timeout interface{ Timeout() bool }
+			if !errors.Is(err, idemclient.ErrAttemptTimeout) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+				!errors.As(err, &timeout) || !timeout.Timeout() {
+				t.Errorf("error %v, want ErrAttemptTimeout, which is a timeout", err)
+			}
 		})
 	}
 }
@@ -168,10 +151,7 @@ func TestAttemptTimeout_DoesNotLimitTheResponseBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{slow(200, 60)}}
-		resp, err := (&idemclient.Transport{Base: server, AttemptTimeout: 2 * time.Second}).RoundTrip(post(t, t.Context(), somewhere))
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := call(t, (&idemclient.Transport{Base: server, AttemptTimeout: 2 * time.Second}).RoundTrip, post(t, t.Context(), somewhere))
 		if text := finish(t, resp); len(text) != 60 {
 			t.Errorf("%d bytes of 60", len(text))
 		}
@@ -190,11 +170,7 @@ func TestAttemptTimeout_LimitsTheProblemDocument(t *testing.T) {
 		}
 		server, observed := &script{answers: []answer{endless, status(200)}}, &observer{}
 		transport := &idemclient.Transport{Base: server, AttemptTimeout: 2 * time.Second, Observe: observed.observe}
-		resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
+		call(t, transport.RoundTrip, post(t, t.Context(), somewhere))
 		if first := observed.all()[0]; !errors.Is(first.Err, idemclient.ErrAttemptTimeout) {
 			t.Errorf("the first attempt is told as %+v", first)
 		}
@@ -208,11 +184,7 @@ func TestTransport_LimitsDraining(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{slow(503, 3600), status(200)}}
-		resp, err := (&idemclient.Transport{Base: server}).RoundTrip(post(t, t.Context(), somewhere))
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
+		call(t, (&idemclient.Transport{Base: server}).RoundTrip, post(t, t.Context(), somewhere))
 		if gap := server.gaps()[0]; gap > 2*time.Second {
 			t.Errorf("the next attempt came after %v", gap)
 		}
@@ -230,24 +202,17 @@ func TestAttemptTimeout_NotForASingleAttempt(t *testing.T) {
 		"no more than one attempt":   {"POST", &idemclient.Transport{MaxAttempts: 1}},
 		"no timeout, by the setting": {"POST", &idemclient.Transport{AttemptTimeout: -1}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				row.transport.Base = &script{answers: []answer{func(req *http.Request) (*http.Response, error) {
-					select {
-					case <-req.Context().Done():
-						return nil, req.Context().Err()
-					case <-time.After(time.Hour):
-						return status(200)(req)
-					}
-				}}}
-				req := request(t, t.Context(), row.method, somewhere, &closing{Reader: strings.NewReader(order)})
-				resp, err := row.transport.RoundTrip(req)
-				if err != nil {
-					t.Fatal(err)
+		bubble(t, name, func(t *testing.T) {
+			row.transport.Base = &script{answers: []answer{func(req *http.Request) (*http.Response, error) {
+				select {
+				case <-req.Context().Done():
+					return nil, req.Context().Err()
+				case <-time.After(time.Hour):
+					return status(200)(req)
 				}
-				finish(t, resp)
-			})
+			}}}
+			req := request(t, t.Context(), row.method, somewhere, &closing{Reader: strings.NewReader(order)})
+			call(t, row.transport.RoundTrip, req)
 		})
 	}
 }
@@ -265,42 +230,25 @@ func TestTransport_ReturnsWhenTheContextEnds(t *testing.T) {
 		"in the pause after a response":    {status(503), 1, 503},
 		"in the pause for the Retry-After": {status(429, "Retry-After", "60"), 1, 429},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancelCause(t.Context())
-				server := &script{answers: []answer{row.first}}
-				transport := &idemclient.Transport{Base: server, MinBackoff: time.Hour, MaxBackoff: time.Hour, MaxElapsed: -1}
-				time.AfterFunc(time.Millisecond, func() { cancel(why) })
-				began := time.Now()
-				_, err := transport.RoundTrip(post(t, ctx, somewhere))
-				var stopped *idemclient.Error
-				if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || !errors.As(err, &stopped) || stopped.Timeout() {
-					t.Fatalf("error %v, want the end of the context and its cause", err)
-				}
-				if stopped.Stop != idemclient.StopEnded || stopped.Attempts != row.attempts || stopped.Status != row.status || stopped.Key == "" {
-					t.Errorf("the error says %+v", stopped)
-				}
-				if took := time.Since(began); took != time.Millisecond || len(server.requests()) != row.attempts {
-					t.Errorf("%d requests, returned after %v", len(server.requests()), took)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			server := &script{answers: []answer{row.first}}
+			transport := &idemclient.Transport{Base: server, MinBackoff: time.Hour, MaxBackoff: time.Hour, MaxElapsed: -1}
+			time.AfterFunc(time.Millisecond, func() { cancel(why) })
+			began := time.Now()
+			_, err := transport.RoundTrip(post(t, ctx, somewhere))
+			var stopped *idemclient.Error
+			if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || !errors.As(err, &stopped) || stopped.Timeout() {
+				t.Fatalf("error %v, want the end of the context and its cause", err)
+			}
+			if stopped.Stop != idemclient.StopEnded || stopped.Attempts != row.attempts || stopped.Status != row.status || stopped.Key == "" {
+				t.Errorf("the error says %+v", stopped)
+			}
+			if took := time.Since(began); took != time.Millisecond || len(server.requests()) != row.attempts {
+				t.Errorf("%d requests, returned after %v", len(server.requests()), took)
+			}
 		})
 	}
-}
-
-func TestError_DeadlineDuringAnAttempt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		server := &script{answers: []answer{never}}
-		_, err := idemclient.NewClient(server).Do(post(t, ctx, somewhere))
-		var timeout interface{ Timeout() bool }
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, idemclient.ErrAttemptTimeout) || !errors.As(err, &timeout) || !timeout.Timeout() {
-			t.Errorf("error %v", err)
-		}
-	})
 }
 
 func TestTransport_RequestCancelEndsThePause(t *testing.T) {

@@ -3,10 +3,10 @@ package idemclient_test
 import (
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,33 +39,28 @@ func TestAttemptNumber_IsSentWithRepetitions(t *testing.T) {
 		{"no key", "PUT", nil, nil, []string{"", "", ""}},
 		{"no key for this method", "GET", as(idemclient.WithKeySentBefore), nil, []string{"", "", ""}},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				hosts := &travel{end: failure(io.EOF)}
-				ctx := t.Context()
-				if row.ctx != nil {
-					ctx = row.ctx(ctx)
-				}
-				req := request(t, ctx, row.method, somewhere, strings.NewReader(order))
-				for name, values := range row.header {
-					req.Header[name] = values
-				}
-				header := req.Header.Clone()
-				if _, err := (&idemclient.Transport{Base: hosts, MaxAttempts: 3}).RoundTrip(req); err == nil {
-					t.Fatal("no error")
-				}
-				if diff := cmp.Diff(header, req.Header); diff != "" {
-					t.Errorf("the header of the caller's request changed:\n%s", diff)
-				}
-				var got []string
-				for _, s := range hosts.seen {
-					got = append(got, s.Attempt)
-				}
-				if diff := cmp.Diff(row.want, got); diff != "" {
-					t.Errorf("what the attempts say (-want +got):\n%s", diff)
-				}
-			})
+		bubble(t, row.name, func(t *testing.T) {
+			hosts := &travel{end: failure(io.EOF)}
+			ctx := t.Context()
+			if row.ctx != nil {
+				ctx = row.ctx(ctx)
+			}
+			req := request(t, ctx, row.method, somewhere, strings.NewReader(order))
+			maps.Copy(req.Header, row.header)
+			header := req.Header.Clone()
+			if _, err := (&idemclient.Transport{Base: hosts, MaxAttempts: 3}).RoundTrip(req); err == nil {
+				t.Fatal("no error")
+			}
+			if diff := cmp.Diff(header, req.Header); diff != "" {
+				t.Errorf("the header of the caller's request changed:\n%s", diff)
+			}
+			var got []string
+			for _, s := range hosts.seen {
+				got = append(got, s.Attempt)
+			}
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("what the attempts say (-want +got):\n%s", diff)
+			}
 		})
 	}
 }
@@ -80,26 +75,23 @@ func TestAttemptNumber_AfterARedirect(t *testing.T) {
 		to   string
 		want []string
 	}{
-		{"new key", idemclient.WithKeyMadeAt, "/new", []string{"", "", "2"}},
-		{"key that was sent before", idemclient.WithKeySentBefore, "/new", []string{"2", "2", "3"}},
-		{"key that was sent before, another host", idemclient.WithKeySentBefore, "http://other.example/", []string{"2", "", ""}},
+		{"new key", idemclient.WithKeyMadeAt, "/new", []string{`"k" `, `"k" `, `"k" 2`}},
+		{"key that was sent before", idemclient.WithKeySentBefore, "/new", []string{`"k" 2`, `"k" 2`, `"k" 3`}},
+		{"key that was sent before, another host", idemclient.WithKeySentBefore, "http://other.example/", []string{`"k" 2`, " ", " "}},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				hosts := &travel{status: 307, urls: []string{row.to}, end: failure(io.EOF)}
-				client := &http.Client{Transport: &idemclient.Transport{Base: hosts, MaxAttempts: 2}}
-				if _, err := client.Do(request(t, row.with(t.Context(), "k", time.Now()), "PUT", somewhere, nil)); err == nil {
-					t.Fatal("no error")
-				}
-				var got []string
-				for _, s := range hosts.seen {
-					got = append(got, s.Attempt)
-				}
-				if diff := cmp.Diff(row.want, got); diff != "" {
-					t.Errorf("what the requests say (-want +got):\n%s", diff)
-				}
-			})
+		bubble(t, row.name, func(t *testing.T) {
+			hosts := &travel{status: 307, urls: []string{row.to}, end: failure(io.EOF)}
+			client := &http.Client{Transport: &idemclient.Transport{Base: hosts, MaxAttempts: 2}}
+			if _, err := client.Do(request(t, row.with(t.Context(), "k", time.Now()), "PUT", somewhere, nil)); err == nil {
+				t.Fatal("no error")
+			}
+			var got []string
+			for _, s := range hosts.seen {
+				got = append(got, s.Key+" "+s.Attempt)
+			}
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("the keys and numbers of the requests (-want +got):\n%s", diff)
+			}
 		})
 	}
 }

@@ -34,11 +34,7 @@ func TestObserve_ReportsEveryAttempt(t *testing.T) {
 		ctx := context.WithValue(idemclient.WithKey(t.Context(), secret), traced{}, "yes")
 		req := post(t, ctx, somewhere)
 		req.Host = "what.the.header.says"
-		resp, err := transport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
+		resp := call(t, transport.RoundTrip, req)
 		one := idemclient.Attempt{Method: "POST", Host: "orders.example", Key: `b194…(35)`, Sent: 1}
 		first, second, third := one, one, one
 		first.Number, first.Err = 1, io.EOF

@@ -3,8 +3,8 @@ package idemclient_test
 import (
 	"errors"
 	"io"
+	"maps"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -62,45 +62,7 @@ func (tr *travel) keys() []string {
 
 // A 307 or 308 is the same logical call at another address. http.Client copies the header of its
 // caller's request, which does not have the key.
-func TestRedirect_KeepsTheKey(t *testing.T) {
-	t.Parallel()
-	for _, code := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
-		var arrived []received
-		mux := http.NewServeMux()
-		note := func(r *http.Request) {
-			arrived = append(arrived, received{Method: r.Method, Keys: r.Header.Values("Idempotency-Key")})
-		}
-		mux.HandleFunc("/old", func(w http.ResponseWriter, r *http.Request) { note(r); http.Redirect(w, r, "/newer", code) })
-		mux.HandleFunc("/newer", func(w http.ResponseWriter, r *http.Request) { note(r); http.Redirect(w, r, "/newest", code) })
-		mux.HandleFunc("/newest", func(w http.ResponseWriter, r *http.Request) {
-			note(r)
-			if len(arrived) == 3 {
-				w.WriteHeader(http.StatusServiceUnavailable)
-			}
-		})
-		server := httptest.NewServer(mux)
-		defer server.Close()
-		client := &http.Client{Transport: &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond, AttemptTimeout: -1, MaxElapsed: -1}}
-		for call := range 2 {
-			arrived = nil
-			resp, err := client.Do(post(t, t.Context(), server.URL+"/old"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			finish(t, resp)
-			key := arrived[0].Keys
-			if len(arrived) != 4 || len(key) != 1 {
-				t.Fatalf("%d, call %d: %v arrived, want four requests with one key", code, call, arrived)
-			}
-			for _, r := range arrived {
-				if !cmp.Equal(r.Keys, key) || r.Method != http.MethodPost {
-					t.Errorf("%d, call %d: a redirect changed %q into %s with %q", code, call, key, r.Method, r.Keys)
-				}
-			}
-		}
-	}
-}
-
+//
 // The key is sent to the host of the call and to its subdomains. No release of net/http may send
 // Authorization to a host that does not get the key.
 func TestRedirect_KeepsTheKeyOnTheHost(t *testing.T) {
@@ -148,11 +110,7 @@ func TestRedirect_KeepsTheKeyOnTheHost(t *testing.T) {
 				if given == "in the header" {
 					req.Header.Set("Idempotency-Key", "order-1")
 				}
-				resp, err := idemclient.NewClient(hosts).Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				finish(t, resp)
+				call(t, idemclient.NewClient(hosts).Do, req)
 				if len(hosts.seen) != len(hosts.urls)+1 || hosts.seen[0].Key == "" {
 					t.Fatalf("%+v were seen", hosts.seen)
 				}
@@ -188,11 +146,7 @@ func TestRedirect_KeyOnRedirectDecides(t *testing.T) {
 			t.Parallel()
 			hosts := &travel{status: 308, urls: strings.Fields(row.chain)}
 			client := &http.Client{Transport: &idemclient.Transport{Base: hosts, KeyOnRedirect: row.takes}}
-			resp, err := client.Do(post(t, idemclient.WithKey(t.Context(), "k"), somewhere))
-			if err != nil {
-				t.Fatal(err)
-			}
-			finish(t, resp)
+			call(t, client.Do, post(t, idemclient.WithKey(t.Context(), "k"), somewhere))
 			if diff := cmp.Diff(row.want, hosts.keys()); diff != "" {
 				t.Errorf("the keys that arrived (-want +got):\n%s", diff)
 			}
@@ -211,28 +165,25 @@ func TestRedirect_ForeignHostGetsTheWriteOnceWithoutKey(t *testing.T) {
 		"POST": {1, idemclient.StopUnsafe},
 		"PUT":  {5, idemclient.StopAttempts},
 	} {
-		t.Run(method, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				hosts, observed := &travel{status: 307, urls: []string{"http://other.example/"}, end: failure(io.EOF)}, &observer{}
-				client := &http.Client{Transport: &idemclient.Transport{Base: hosts, Observe: observed.observe}}
-				_, err := client.Do(request(t, idemclient.WithKey(t.Context(), secret), method, somewhere, strings.NewReader(order)))
-				stopped, ok := errors.AsType[*idemclient.Error](err)
-				if !ok || stopped.Stop != want.stop || stopped.Attempts != want.attempts || len(hosts.seen) != 1+want.attempts {
-					t.Fatalf("error %v after %+v", err, hosts.seen)
+		bubble(t, method, func(t *testing.T) {
+			hosts, observed := &travel{status: 307, urls: []string{"http://other.example/"}, end: failure(io.EOF)}, &observer{}
+			client := &http.Client{Transport: &idemclient.Transport{Base: hosts, Observe: observed.observe}}
+			_, err := client.Do(request(t, idemclient.WithKey(t.Context(), secret), method, somewhere, strings.NewReader(order)))
+			stopped, ok := errors.AsType[*idemclient.Error](err)
+			if !ok || stopped.Stop != want.stop || stopped.Attempts != want.attempts || len(hosts.seen) != 1+want.attempts {
+				t.Fatalf("error %v after %+v", err, hosts.seen)
+			}
+			for _, s := range hosts.seen[1:] {
+				if diff := cmp.Diff(seen{Method: method, Host: "other.example"}, s); diff != "" {
+					t.Errorf("the other host sees (-want +got):\n%s", diff)
 				}
-				for _, s := range hosts.seen[1:] {
-					if diff := cmp.Diff(seen{Method: method, Host: "other.example"}, s); diff != "" {
-						t.Errorf("the other host sees (-want +got):\n%s", diff)
-					}
-				}
-				if key, _ := stopped.FullKey(); key != secret || stopped.Key == "" {
-					t.Errorf("the error leads to the key %q, %q", key, stopped.Key)
-				}
-				if last := observed.last(t); last.Key != "" {
-					t.Errorf("the last attempt is told to have sent %s", last.Key)
-				}
-			})
+			}
+			if key, _ := stopped.FullKey(); key != secret || stopped.Key == "" {
+				t.Errorf("the error leads to the key %q, %q", key, stopped.Key)
+			}
+			if last := observed.last(t); last.Key != "" {
+				t.Errorf("the last attempt is told to have sent %s", last.Key)
+			}
 		})
 	}
 }
@@ -263,11 +214,7 @@ func TestRedirect_GetHasNoKeyFromTheHeader(t *testing.T) {
 		req.Header.Set("Idempotency-Key", "order-1")
 		req.Header.Set("Idempotency-Attempt", "7")
 		req.Header.Set("Accept", "text/html")
-		resp, err := idemclient.NewClient(hosts).Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
+		resp := call(t, idemclient.NewClient(hosts).Do, req)
 		get := seen{Method: "GET", Host: "orders.example"}
 		want := []seen{{Method: "POST", Host: "orders.example", Key: "order-1", Attempt: "7"}, get, get}
 		if diff := cmp.Diff(want, hosts.seen); diff != "" || resp.Request.Header.Get("Accept") != "text/html" {
@@ -291,11 +238,7 @@ func TestRedirect_KeyFromCheckRedirectIsForItsHostOnly(t *testing.T) {
 	}
 	req := post(t, t.Context(), somewhere)
 	req.Header.Set("Idempotency-Key", "order-1")
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	finish(t, resp)
+	call(t, client.Do, req)
 	if diff := cmp.Diff([]string{"order-1", "for-the-other", ""}, hosts.keys()); diff != "" {
 		t.Errorf("the keys that arrived (-want +got):\n%s", diff)
 	}
@@ -319,11 +262,7 @@ func TestRedirect_OfUnknownOriginHasNoKey(t *testing.T) {
 		hosts := &travel{status: 307, urls: []string{"/new"}}
 		req := post(t, t.Context(), somewhere)
 		req.Header = header
-		resp, err := (&http.Client{Transport: forgetful{&idemclient.Transport{Base: hosts}}}).Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
+		call(t, (&http.Client{Transport: forgetful{&idemclient.Transport{Base: hosts}}}).Do, req)
 		if keys := hosts.keys(); len(keys) != 2 || keys[0] == "" || keys[1] != "" {
 			t.Errorf("%s: the keys %q arrived", name, keys)
 		}
@@ -333,36 +272,31 @@ func TestRedirect_OfUnknownOriginHasNoKey(t *testing.T) {
 func TestRedirect_KeepsTheAgeOfTheCall(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]http.Header{"in the context": nil, "in the header": {"Idempotency-Key": {"of-the-caller"}}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				server := &script{answers: []answer{
-					func(r *http.Request) (*http.Response, error) {
-						time.Sleep(20 * time.Second)
-						return status(307, "Location", "/newer")(r)
-					},
-					status(503),
-				}}
-				for _, transport := range []*idemclient.Transport{
-					{Base: server, MaxElapsed: 20 * time.Second},
-					{Base: server, Retention: 20 * time.Second},
-				} {
-					server.received = nil
-					req := post(t, t.Context(), somewhere)
-					for name, values := range header {
-						req.Header[name] = values
-					}
-					resp, err := (&http.Client{Transport: transport}).Do(req)
-					if err == nil {
-						finish(t, resp)
-					} else if !errors.Is(err, idemclient.ErrKeyTooOld) {
-						t.Fatal(err)
-					}
-					if sent := len(server.requests()); sent != 2 {
-						t.Errorf("elapsed %v, retention %v: %d requests, want the redirected one and the next", transport.MaxElapsed, transport.Retention, sent)
-					}
+		bubble(t, name, func(t *testing.T) {
+			server := &script{answers: []answer{
+				func(r *http.Request) (*http.Response, error) {
+					time.Sleep(20 * time.Second)
+					return status(307, "Location", "/newer")(r)
+				},
+				status(503),
+			}}
+			for _, transport := range []*idemclient.Transport{
+				{Base: server, MaxElapsed: 20 * time.Second},
+				{Base: server, Retention: 20 * time.Second},
+			} {
+				server.received = nil
+				req := post(t, t.Context(), somewhere)
+				maps.Copy(req.Header, header)
+				resp, err := (&http.Client{Transport: transport}).Do(req)
+				if err == nil {
+					finish(t, resp)
+				} else if !errors.Is(err, idemclient.ErrKeyTooOld) {
+					t.Fatal(err)
 				}
-			})
+				if sent := len(server.requests()); sent != 2 {
+					t.Errorf("elapsed %v, retention %v: %d requests, want the redirected one and the next", transport.MaxElapsed, transport.Retention, sent)
+				}
+			}
 		})
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 
 	"github.com/idem-go/idem/idemclient"
 )
@@ -142,10 +142,7 @@ func TestTransport_WhatIsRetried(t *testing.T) {
 	t.Parallel()
 	for kind, rows := range map[string][]situation{"response": responses(), "error": failures(), "method": methods()} {
 		for _, row := range rows {
-			t.Run(kind+"/"+row.name, func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, row.check)
-			})
+			bubble(t, kind+"/"+row.name, row.check)
 		}
 	}
 }
@@ -160,9 +157,7 @@ func (row situation) check(t *testing.T) {
 		row.method = http.MethodPost
 	}
 	req := request(t, ctx, row.method, somewhere, row.body)
-	for name, values := range row.header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, row.header)
 	transport := &idemclient.Transport{Base: server, Methods: row.make, Observe: observed.observe}
 	resp, err := transport.RoundTrip(req)
 	if resp != nil {

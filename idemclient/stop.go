@@ -1,5 +1,7 @@
 package idemclient
 
+import "cmp"
+
 // Stop is the reason why an attempt was the last one. It is empty if there was another attempt.
 type Stop string
 
@@ -19,27 +21,22 @@ const (
 	StopInvalidKey Stop = "invalid_key" // the key cannot be sent
 )
 
+// sentinels are the errors that the Error of a Stop wraps.
+var sentinels = map[Stop]error{StopKeyTooOld: ErrKeyTooOld, StopBudget: ErrBudgetExhausted, StopInvalidKey: ErrInvalidKey}
+
+var stopTexts = map[Stop]string{
+	StopPermanent: "permanent error, not retried",
+	StopUnsafe:    "not safe to repeat without a key",
+	StopBody:      "the body cannot be sent again",
+	StopBroken:    "the response broke off",
+	StopEnded:     "the context ended",
+	StopDeadline:  "no time left for another attempt",
+}
+
 // text returns the reason as a phrase for an error text.
 func (s Stop) text() string {
-	switch s {
-	case StopPermanent:
-		return "permanent error, not retried"
-	case StopUnsafe:
-		return "not safe to repeat without a key"
-	case StopBody:
-		return "the body cannot be sent again"
-	case StopBroken:
-		return "the response broke off"
-	case StopEnded:
-		return "the context ended"
-	case StopDeadline:
-		return "no time left for another attempt"
-	case StopBudget:
-		return ErrBudgetExhausted.Error()
-	case StopKeyTooOld:
-		return ErrKeyTooOld.Error()
-	case StopInvalidKey:
-		return ErrInvalidKey.Error()
+	if err := sentinels[s]; err != nil {
+		return err.Error()
 	}
-	return "gave up"
+	return cmp.Or(stopTexts[s], "gave up")
 }

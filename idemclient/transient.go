@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -47,35 +48,26 @@ func isReplay(header http.Header) bool {
 // (its URL, a header or the method), and would be the same again. A later error is transient unless
 // it is known to be permanent.
 func transientError(err error, gotToDial bool) bool {
-	if permanent(err) {
+	if slices.ContainsFunc(permanentErrors, func(is func(error) bool) bool { return is(err) }) {
 		return false
 	}
-	_, network := errors.AsType[net.Error](err)
-	return gotToDial || network || errors.Is(err, ErrAttemptTimeout) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return gotToDial || is[net.Error](err) || errors.Is(err, ErrAttemptTimeout) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-func permanent(err error) bool {
-	return errors.Is(err, http.ErrSchemeMismatch) || isCertificateError(err) || isHandshakeError(err) || isAddressError(err)
-}
-
-// isCertificateError reports whether the certificate of the server was rejected.
-func isCertificateError(err error) bool {
-	return is[*tls.CertificateVerificationError](err) || is[x509.UnknownAuthorityError](err) || is[x509.HostnameError](err) ||
-		is[x509.CertificateInvalidError](err) || is[x509.SystemRootsError](err)
-}
-
-// isHandshakeError reports whether one side rejected the TLS handshake, such as its version or the
-// client certificate.
-func isHandshakeError(err error) bool {
-	if alert, ok := errors.AsType[*net.OpError](err); ok && (alert.Op == "remote error" || alert.Op == "local error") {
-		return true
-	}
-	return is[tls.RecordHeaderError](err) || is[*tls.ECHRejectionError](err)
-}
-
-// isAddressError reports whether the address cannot be dialed.
-func isAddressError(err error) bool {
-	return is[*net.AddrError](err) || is[net.InvalidAddrError](err) || is[net.UnknownNetworkError](err) || is[*net.ParseError](err)
+// permanentErrors recognize errors that the next attempt would meet too.
+var permanentErrors = []func(error) bool{
+	func(err error) bool { return errors.Is(err, http.ErrSchemeMismatch) },
+	// The certificate of the server was rejected.
+	is[*tls.CertificateVerificationError], is[x509.UnknownAuthorityError], is[x509.HostnameError],
+	is[x509.CertificateInvalidError], is[x509.SystemRootsError],
+	// One side rejected the TLS handshake, such as its version or the client certificate.
+	is[tls.RecordHeaderError], is[*tls.ECHRejectionError],
+	func(err error) bool {
+		alert, ok := errors.AsType[*net.OpError](err)
+		return ok && (alert.Op == "remote error" || alert.Op == "local error")
+	},
+	// The address cannot be dialed.
+	is[*net.AddrError], is[net.InvalidAddrError], is[net.UnknownNetworkError], is[*net.ParseError],
 }
 
 func is[E error](err error) bool {

@@ -132,33 +132,13 @@ func (t *Transport) makesKeyFor(method string) bool {
 	return slices.Contains(t.Methods, method)
 }
 
-func (t *Transport) retention() time.Duration {
-	return limit(t.Retention, 24*time.Hour)
-}
-
-func (t *Transport) maxAttempts() int {
-	return cmp.Or(t.MaxAttempts, 5)
-}
-
-func (t *Transport) maxElapsed() time.Duration {
-	return limit(t.MaxElapsed, 2*time.Minute)
-}
-
-func (t *Transport) attemptTimeout() time.Duration {
-	return limit(t.AttemptTimeout, 30*time.Second)
-}
-
-func (t *Transport) maxBuffer() int64 {
-	return cmp.Or(t.MaxBuffer, 1<<20)
-}
-
-func (t *Transport) retryRatio() float64 {
-	return cmp.Or(t.RetryRatio, 0.1)
-}
-
-func (t *Transport) retryBurst() int {
-	return max(cmp.Or(t.RetryBurst, 10), 1)
-}
+func (t *Transport) retention() time.Duration      { return limit(t.Retention, 24*time.Hour) }
+func (t *Transport) maxAttempts() int              { return cmp.Or(t.MaxAttempts, 5) }
+func (t *Transport) maxElapsed() time.Duration     { return limit(t.MaxElapsed, 2*time.Minute) }
+func (t *Transport) attemptTimeout() time.Duration { return limit(t.AttemptTimeout, 30*time.Second) }
+func (t *Transport) maxBuffer() int64              { return cmp.Or(t.MaxBuffer, 1<<20) }
+func (t *Transport) retryRatio() float64           { return cmp.Or(t.RetryRatio, 0.1) }
+func (t *Transport) retryBurst() int               { return max(cmp.Or(t.RetryBurst, 10), 1) }
 
 const unlimited time.Duration = 1<<63 - 1
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -170,21 +169,6 @@ func TestResponse_UpgradedConnectionBelongsToTheCaller(t *testing.T) {
 	}
 }
 
-func TestTransport_DoesNotRetryAnUntrustedCertificate(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(unavailable))
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	server.StartTLS()
-	defer server.Close()
-	observed := &observer{}
-	transport := patient(&http.Transport{})
-	transport.Observe = observed.observe
-	_, err := transport.RoundTrip(post(t, t.Context(), server.URL))
-	if err == nil || len(observed.all()) != 1 || observed.last(t).Stop != idemclient.StopPermanent {
-		t.Errorf("error %v after %d attempts", err, len(observed.all()))
-	}
-}
-
 func TestTransport_HTTP2(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -205,11 +189,7 @@ func TestTransport_HTTP2(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
-	resp, err := patient(server.Client().Transport).RoundTrip(post(t, idemclient.WithKey(t.Context(), "order-1"), server.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
-	finish(t, resp)
+	call(t, patient(server.Client().Transport).RoundTrip, post(t, idemclient.WithKey(t.Context(), "order-1"), server.URL))
 	one := received{Method: "HTTP/2.0", Keys: []string{`"order-1"`}, Body: order}
 	if diff := cmp.Diff([]received{one, one, one}, arrived); diff != "" {
 		t.Errorf("what arrived (-want +got):\n%s", diff)

@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/protobuf/proto"
@@ -38,9 +39,7 @@ func metaOf(err error) http.Header {
 func TestServer_RetryGetsTheRecordedReply(t *testing.T) {
 	t.Parallel()
 	for name, options := range protocols {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, name, func(t *testing.T, s *shop) {
 			here, there := s.serve(t, config()), s.serve(t, config())
 			first, err := dial(t, here, options...).UnaryCall(t.Context(), order("teapot", "k"))
 			if err != nil || isReplay(first.Header()) {
@@ -68,9 +67,7 @@ func TestServer_CommitsRecordsOrForgetsByCode(t *testing.T) {
 	names := slices.Sorted(maps.Keys(protocols))
 	for code := connect.CodeCanceled; code <= connect.CodeUnauthenticated; code++ {
 		protocol := names[int(code)%len(names)] // each code in one of the protocols
-		t.Run(fmt.Sprint(code, " ", protocol), func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, fmt.Sprint(code, " ", protocol), func(t *testing.T, s *shop) {
 			runs := 0
 			s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
 				runs++
@@ -142,51 +139,12 @@ func TestKey_MustBeExactlyOne(t *testing.T) {
 	s.wantOrders(t, 0)
 }
 
-func TestServer_InProgressHasARetryDelay(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	begun, release := make(chan struct{}), make(chan struct{})
-	s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
-		close(begun)
-		<-release
-		return connect.NewResponse(&pb.SimpleResponse{}), nil
-	}
-	c := config()
-	c.Options = []idem.Option{idem.WithWait(0)}
-	client, there := dial(t, s.serve(t, c)), dial(t, s.serve(t, c))
-	first := make(chan error, 1)
-	go func() {
-		_, err := client.UnaryCall(t.Context(), order("teapot", "k"))
-		first <- err
-	}()
-	<-begun
-	_, err := there.UnaryCall(t.Context(), order("teapot", "k"))
-	waits := false
-	if said, ok := errors.AsType[*connect.Error](err); ok {
-		for _, detail := range said.Details() {
-			value, _ := detail.Value()
-			info, ok := value.(*errdetails.RetryInfo)
-			waits = waits || ok && info.GetRetryDelay().AsDuration() > 0
-		}
-	}
-	if connect.CodeOf(err) != connect.CodeAborted || idemconnect.ReasonOf(err) != idemconnect.InProgress || !waits {
-		t.Error(err)
-	}
-	close(release)
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
-	s.wantOrders(t, 1)
-}
-
 // Headers that a handler set in a rolled-back run are not sent, and each run gets the original
 // request. Headers of outer interceptors are kept.
 func TestServer_EachRunHasAFreshRequest(t *testing.T) {
 	t.Parallel()
 	for protocol, options := range protocols {
-		t.Run(protocol, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, protocol, func(t *testing.T, s *shop) {
 			runs := 0
 			s.then = func(ctx context.Context, _ pgx.Tx, req *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
 				runs++
@@ -272,25 +230,6 @@ func TestServer_PanicLeavesTheKeyFree(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-func TestOptional_CallWithoutAKeyHasATransaction(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	c := config()
-	c.Optional = true
-	client := dial(t, s.serve(t, c))
-	if _, err := client.UnaryCall(t.Context(), order("teapot", "")); err != nil {
-		t.Fatal(err)
-	}
-	s.wantOrders(t, 1)
-	s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
-		return nil, connect.NewError(connect.CodeNotFound, errors.New("no"))
-	}
-	if _, err := client.UnaryCall(t.Context(), order("teapot", "")); connect.CodeOf(err) != connect.CodeNotFound {
-		t.Error(err)
-	}
-	s.wantOrders(t, 1)
-}
-
 func TestServer_RefusesStreams(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -326,25 +265,15 @@ func TestServer_RefusesStreams(t *testing.T) {
 
 func TestNew_RejectsAnInvalidConfig(t *testing.T) {
 	t.Parallel()
-	pool := newShop(t).pool
-	c := config()
-	for name, test := range map[string]func() error{
-		"pool":  func() error { _, err := idemconnect.New(nil, c); return err },
-		"scope": func() error { _, err := idemconnect.New(pool, idemconnect.Config{}); return err },
-		"without": func() error {
-			c := c
-			c.Without = []string{"/client_time"}
-			_, err := idemconnect.New(pool, c)
-			return err
-		},
-		"options": func() error {
-			c := c
-			c.Options = []idem.Option{idem.WithTTL(-1)}
-			_, err := idemconnect.New(pool, c)
-			return err
-		},
+	for name, spoil := range map[string]func(*idemconnect.Config, **pgxpool.Pool){
+		"pool":    func(_ *idemconnect.Config, pool **pgxpool.Pool) { *pool = nil },
+		"scope":   func(c *idemconnect.Config, _ **pgxpool.Pool) { c.Scope = nil },
+		"without": func(c *idemconnect.Config, _ **pgxpool.Pool) { c.Without = []string{"/client_time"} },
+		"options": func(c *idemconnect.Config, _ **pgxpool.Pool) { c.Options = []idem.Option{idem.WithTTL(-1)} },
 	} {
-		if err := test(); err == nil || !strings.HasPrefix(err.Error(), "idemconnect: ") {
+		pool, c := &pgxpool.Pool{}, config()
+		spoil(&c, &pool)
+		if _, err := idemconnect.New(pool, c); err == nil || !strings.HasPrefix(err.Error(), "idemconnect: ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -375,9 +304,7 @@ func TestServer_ResolvesALostAcknowledgement(t *testing.T) {
 func TestServer_ReplaysTheTextOfAStatus(t *testing.T) {
 	t.Parallel()
 	for name, options := range protocols {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, name, func(t *testing.T, s *shop) {
 			s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
 				said := connect.NewError(connect.CodeNotFound, errors.New("no \xff in stock"))
 				said.Meta().Set("Left", "2")
@@ -404,9 +331,7 @@ func TestServer_ReplaysTheTextOfAStatus(t *testing.T) {
 func TestServer_NilReplyIsEmpty(t *testing.T) {
 	t.Parallel()
 	for name, options := range protocols {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, name, func(t *testing.T, s *shop) {
 			s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
 				return connect.NewResponse[pb.SimpleResponse](nil), nil
 			}

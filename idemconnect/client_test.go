@@ -60,9 +60,7 @@ func TestClient_LostAnswersHaveOneEffectPerCall(t *testing.T) {
 		dial dialer
 	}{{"HTTP/1.1", dialHTTP1}, {"HTTP/2", dial}} {
 		for protocol, options := range protocols {
-			t.Run(transport.name+" "+protocol, func(t *testing.T) {
-				t.Parallel()
-				s := newShop(t)
+			inShop(t, transport.name+" "+protocol, func(t *testing.T, s *shop) {
 				keyed, err := idemconnect.New(s.pool, config())
 				if err != nil {
 					t.Fatal(err)
@@ -150,6 +148,7 @@ func retryInfo(t *testing.T, code connect.Code, d time.Duration) error {
 
 var fast = idemconnect.ClientConfig{MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}
 
+// The tests of idemgrpc try what the modules have in common.
 func TestClient_WhatIsRetried(t *testing.T) {
 	t.Parallel()
 	const pushback = "Grpc-Retry-Pushback-Ms"
@@ -159,15 +158,9 @@ func TestClient_WhatIsRetried(t *testing.T) {
 		want int
 	}{
 		"unavailable":                  {[]error{unavailable}, 2},
-		"aborted":                      {[]error{said(connect.CodeAborted)}, 2},
-		"the end of an attempt":        {[]error{said(connect.CodeDeadlineExceeded), said(connect.CodeCanceled)}, 3},
-		"all attempts":                 {slices.Repeat([]error{unavailable}, 9), 5},
-		"failed precondition":          {[]error{said(connect.CodeFailedPrecondition)}, 1},
 		"unknown, says the server":     {[]error{said(connect.CodeUnknown)}, 1},
 		"unknown, says the client":     {[]error{connect.NewError(connect.CodeUnknown, errors.New("read message"))}, 2},
-		"exhausted":                    {[]error{said(connect.CodeResourceExhausted)}, 1},
 		"exhausted until then":         {[]error{retryInfo(t, connect.CodeResourceExhausted, time.Millisecond)}, 2},
-		"too long":                     {[]error{retryInfo(t, connect.CodeUnavailable, time.Hour)}, 1},
 		"Retry-After that is too long": {[]error{said(connect.CodeUnavailable, "Retry-After", "3600")}, 1},
 		"Retry-After of nothing":       {[]error{said(connect.CodeUnavailable, "Retry-After", "soon")}, 2},
 		"pushback":                     {[]error{said(connect.CodeUnavailable, pushback, "1")}, 2},

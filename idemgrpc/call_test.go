@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -56,9 +57,7 @@ func TestServer_CommitsRecordsOrForgetsByCode(t *testing.T) {
 		codes.FailedPrecondition: true, codes.OutOfRange: true,
 	}
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
-		t.Run(code.String(), func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, code.String(), func(t *testing.T, s *shop) {
 			detail := &errdetails.ErrorInfo{Reason: "SOLD_OUT", Domain: "shop"}
 			said, err := status.New(code, "sold out").WithDetails(detail)
 			if err != nil {
@@ -274,9 +273,7 @@ func TestServer_FailureOfTheHandlerByItsCause(t *testing.T) {
 		}, codes.Unavailable, idemgrpc.NotExecuted},
 		"another server": {fails(&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}), codes.Unknown, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, name, func(t *testing.T, s *shop) {
 			s.then = func(ctx context.Context, tx pgx.Tx, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
 				return nil, test.then(ctx, tx)
 			}
@@ -308,9 +305,7 @@ func TestServer_UnrecordableReplyIsNotCommitted(t *testing.T) {
 			return &pb.SimpleResponse{Username: strings.Repeat("x", 2000)}, nil
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, name, func(t *testing.T, s *shop) {
 			s.then = func(ctx context.Context, tx pgx.Tx, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
 				return then(ctx, tx)
 			}
@@ -434,26 +429,16 @@ func TestServer_MethodWithoutGeneratedCodeIsRefused(t *testing.T) {
 
 func TestNew_RejectsAnInvalidConfig(t *testing.T) {
 	t.Parallel()
-	pool := newShop(t).pool
-	c := config()
-	for name, test := range map[string]func() error{
-		"pool":  func() error { _, err := idemgrpc.New(nil, c); return err },
-		"scope": func() error { _, err := idemgrpc.New(pool, idemgrpc.Config{}); return err },
-		"without": func() error {
-			c := c
-			c.Without = []string{"/client_time"}
-			_, err := idemgrpc.New(pool, c)
-			return err
-		},
-		"options": func() error {
-			c := c
-			c.Options = []idem.Option{idem.WithTTL(-1)}
-			_, err := idemgrpc.New(pool, c)
-			return err
-		},
+	for name, spoil := range map[string]func(*idemgrpc.Config, **pgxpool.Pool){
+		"pool":    func(_ *idemgrpc.Config, pool **pgxpool.Pool) { *pool = nil },
+		"scope":   func(c *idemgrpc.Config, _ **pgxpool.Pool) { c.Scope = nil },
+		"without": func(c *idemgrpc.Config, _ **pgxpool.Pool) { c.Without = []string{"/client_time"} },
+		"options": func(c *idemgrpc.Config, _ **pgxpool.Pool) { c.Options = []idem.Option{idem.WithTTL(-1)} },
 	} {
-		if test() == nil {
-			t.Errorf("%s: no error", name)
+		pool, c := &pgxpool.Pool{}, config()
+		spoil(&c, &pool)
+		if _, err := idemgrpc.New(pool, c); err == nil || !strings.HasPrefix(err.Error(), "idemgrpc: ") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

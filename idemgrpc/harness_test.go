@@ -36,6 +36,14 @@ func newShop(t testing.TB) *shop {
 	return s
 }
 
+// inShop runs a parallel subtest with a shop of its own.
+func inShop(t *testing.T, name string, test func(*testing.T, *shop)) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		test(t, newShop(t))
+	})
+}
+
 func (s *shop) UnaryCall(ctx context.Context, req *pb.SimpleRequest) (*pb.SimpleResponse, error) {
 	tx := idemgrpc.Tx(ctx)
 	var id int

@@ -98,9 +98,7 @@ func TestServer_KilledServerLeavesTheRecord(t *testing.T) {
 		env    []string
 		behind bool // killed after the COMMIT
 	}{{"in the handler", []string{victimStays + "=1"}, false}, {"behind COMMIT", nil, true}} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, test.name, func(t *testing.T, s *shop) {
 			proxy := pgtest.Proxy(t, s.pool.Config().ConnString())
 			v := newVictim(t, proxy.DSN(), test.env...)
 			committed := proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Freeze)

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -78,26 +77,4 @@ func TestACPConfig_FollowsTheProtocol(t *testing.T) {
 	if fresh := ask(order, withKey("slow"), withBody(teapot)); fresh.StatusCode != first.StatusCode || fresh.Header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("after a 500: %d %v", fresh.StatusCode, fresh.Header)
 	}
-}
-
-func TestUCPConfig_FollowsTheProtocol(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	m := s.middleware(func(c *idemhttp.Config) {
-		ucp := idemhttp.UCPConfig()
-		ucp.Scope, ucp.Logger, ucp.Wait = c.Scope, c.Logger, -1
-		*c = ucp
-	})
-	order := m.Wrap(http.HandlerFunc(s.order))
-	first, again := ask(order), ask(order)
-	if again.Header.Get("Idempotency-Replayed") != "true" || body(t, first) != body(t, again) {
-		t.Errorf("%v %s", again.Header, body(t, again))
-	}
-	wantProblem(t, ask(order, withBody(teapot+" ")), http.StatusConflict, "key-reused")
-	wantStatus(t, ask(order, withoutKey()), http.StatusBadRequest)
-	kept, err := http.ParseTime(again.Header.Get("Idempotency-Expires"))
-	if err != nil || time.Until(kept) < 47*time.Hour {
-		t.Errorf("the answer is kept until %v, error %v", kept, err)
-	}
-	s.want(1, 1)
 }

@@ -140,7 +140,7 @@ func (x *exchange) logSecondAnswer(w *recorder) {
 }
 
 func (x *exchange) prepare(w *recorder) {
-	w.filter, w.limit, w.base = x.filter, x.config.MaxResponse, x.w.Header()
+	w.filter, w.limit, w.base = &x.filter, x.config.MaxResponse, x.w.Header()
 }
 
 // removeFiles removes the files of a multipart form that was read from r, a copy of original.

@@ -3,6 +3,7 @@ package idemhttp
 import (
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -133,19 +134,23 @@ const (
 
 // defaultDecide records answers that would be the same next time. A 4xx is not recorded if it asks
 // for the same request again: with a credential (401), or later.
-func defaultDecide(status int) Decision {
-	switch status {
-	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusLocked, http.StatusTooEarly,
-		http.StatusTooManyRequests:
-		return Forget
+var defaultDecide = decider(Undo, Forget, http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict,
+	http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests)
+
+// decider returns a Config.Decide that commits a status below 400. The statuses in forget are
+// forgotten.
+func decider(rejected, failed Decision, forget ...int) func(status int) Decision {
+	return func(status int) Decision {
+		switch {
+		case slices.Contains(forget, status):
+			return Forget
+		case status < 400:
+			return Commit
+		case status < 500:
+			return rejected
+		}
+		return failed
 	}
-	switch {
-	case status < 400:
-		return Commit
-	case status >= 500:
-		return Forget
-	}
-	return Undo
 }
 
 // StripeConfig returns a Config that behaves like Stripe's API v1. The key is optional, and only a
@@ -161,16 +166,7 @@ func StripeConfig() Config {
 		Methods:        []string{http.MethodPost},
 		ReplayedHeader: "Idempotent-Replayed",
 		Statuses:       Statuses{KeyReused: http.StatusBadRequest},
-		Decide: func(status int) Decision {
-			switch status {
-			case http.StatusUnauthorized, http.StatusConflict, http.StatusTooManyRequests:
-				return Forget
-			}
-			if status < 400 {
-				return Commit
-			}
-			return Undo
-		},
+		Decide:         decider(Undo, Undo, http.StatusUnauthorized, http.StatusConflict, http.StatusTooManyRequests),
 	}
 }
 
@@ -183,11 +179,6 @@ func StripeV2Config() Config {
 	config := StripeConfig()
 	config.Methods = []string{http.MethodPost, http.MethodDelete}
 	config.TTL = 30 * 24 * time.Hour
-	config.Decide = func(status int) Decision {
-		if status < 400 {
-			return Commit
-		}
-		return Forget
-	}
+	config.Decide = decider(Forget, Forget)
 	return config
 }

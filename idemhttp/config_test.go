@@ -1,6 +1,7 @@
 package idemhttp_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -97,48 +98,52 @@ func TestConfig_NamesAndStatuses(t *testing.T) {
 	}
 }
 
-func TestStripeConfig_BehavesLikeStripe(t *testing.T) {
+func TestPresets_FollowTheirProtocols(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	m := s.middleware(func(c *idemhttp.Config) {
-		stripe := idemhttp.StripeConfig()
-		stripe.Scope, stripe.Logger, stripe.Wait = c.Scope, c.Logger, -1
-		*c = stripe
-	})
-	order := m.Wrap(http.HandlerFunc(s.order))
-	first, again := ask(order), ask(order)
-	if again.Header.Get("Idempotent-Replayed") != "true" || body(t, first) != body(t, again) {
-		t.Errorf("%v %s", again.Header, body(t, again))
+	for name, test := range map[string]struct {
+		config    idemhttp.Config
+		replayed  string
+		reused    int // status of a key that is reused
+		keyless   int // status without a key
+		byBytes   bool
+		recorded  []int // failures that are recorded
+		forgotten []int
+		ttl       time.Duration
+	}{
+		"Stripe v1": {idemhttp.StripeConfig(), "Idempotent-Replayed", 400, 201, false, []int{402, 500}, []int{409}, 24 * time.Hour},
+		"Stripe v2": {idemhttp.StripeV2Config(), "Idempotent-Replayed", 400, 201, false, nil, []int{402, 500}, 30 * 24 * time.Hour},
+		"UCP":       {idemhttp.UCPConfig(), "Idempotency-Replayed", 409, 400, true, []int{402}, []int{500}, 48 * time.Hour},
+	} {
+		inShop(t, name, func(t *testing.T, s *shop) {
+			m := s.middleware(func(c *idemhttp.Config) {
+				test.config.Scope, test.config.Logger, test.config.Wait = c.Scope, c.Logger, -1
+				*c = test.config
+			})
+			order := m.Wrap(http.HandlerFunc(s.order))
+			first, again := ask(order), ask(order)
+			if again.Header.Get(test.replayed) != "true" || body(t, first) != body(t, again) {
+				t.Errorf("%v %s", again.Header, body(t, again))
+			}
+			kept, err := http.ParseTime(again.Header.Get("Idempotency-Expires"))
+			if left := time.Until(kept) - test.ttl; err != nil || left.Abs() > time.Hour {
+				t.Errorf("the answer is kept until %v, error %v", kept, err)
+			}
+			wantProblem(t, ask(order, withBody("{}")), test.reused, "key-reused")
+			if spelled := ask(order, withBody(teapot+" ")); (spelled.StatusCode == test.reused) != test.byBytes {
+				t.Errorf("another spelling is answered %d", spelled.StatusCode)
+			}
+			wantStatus(t, ask(order, withoutKey()), test.keyless)
+			orders := s.orders()
+			for i, status := range append(test.recorded, test.forgotten...) {
+				h, key := m.Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })), withKey(fmt.Sprint("key-", status))
+				wantStatus(t, ask(h, key), status)
+				if again := ask(h, key); again.StatusCode != status || (again.Header.Get(test.replayed) == "true") != (i < len(test.recorded)) {
+					t.Errorf("after %d: %d %v", status, again.StatusCode, again.Header)
+				}
+			}
+			s.want(orders, 1+len(test.recorded))
+		})
 	}
-	wantProblem(t, ask(order, withBody("{}")), http.StatusBadRequest, "key-reused")
-	wantStatus(t, ask(order, withoutKey()), http.StatusCreated)
-	s.want(2, 1)
-
-	failing := m.Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
-	ask(failing, withKey("failing"))
-	if again := ask(failing, withKey("failing")); again.StatusCode != 500 || again.Header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("%d %v", again.StatusCode, again.Header)
-	}
-	s.want(2, 2)
-}
-
-func TestStripeV2Config_RetriesAFailedRequest(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	m := s.middleware(func(c *idemhttp.Config) {
-		stripe := idemhttp.StripeV2Config()
-		stripe.Scope, stripe.Logger, stripe.Wait = c.Scope, c.Logger, -1
-		*c = stripe
-	})
-	declined := m.Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPaymentRequired) }))
-	wantStatus(t, ask(declined), http.StatusPaymentRequired)
-	s.want(0, 0)
-	order := m.Wrap(http.HandlerFunc(s.order))
-	wantStatus(t, ask(order), http.StatusCreated)
-	if again := ask(order); again.Header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("a success is not replayed: %v", again.Header)
-	}
-	s.want(1, 1)
 }
 
 func TestConfig_PassesOptionsToDo(t *testing.T) {

@@ -2,7 +2,6 @@ package idemhttp_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -10,44 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/idem-go/idem/idemhttp"
 )
-
-// Without a deadline, a database that accepts connections and never responds would block a request
-// forever.
-func TestDeadline_EndsARequestOnASilentDatabase(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	config := s.pool.Config()
-	config.ConnConfig.Host, config.ConnConfig.Port = "127.0.0.1", uint16(listener.Addr().(*net.TCPAddr).Port)
-	config.ConnConfig.Fallbacks = nil
-	config.ConnConfig.ConnectTimeout = 0
-	silent, err := pgxNew(t, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := idemhttp.New(silent, idemhttp.Config{Scope: byTenant, Optional: true, Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := m.Wrap(http.HandlerFunc(s.order))
-	for name, edits := range map[string][]edit{"with a key": nil, "without a key": {withoutKey()}} {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		answer := ask(h, append(edits, withContext(ctx))...)
-		problem := wantProblem(t, answer, http.StatusServiceUnavailable, "unavailable")
-		if problem["retryable"] != true || answer.Header.Get("Retry-After") != "1" {
-			t.Errorf("%s: %v, Retry-After %q", name, problem, answer.Header.Get("Retry-After"))
-		}
-	}
-}
 
 // net/http treats a client that closes its half of the connection as gone. The client can still
 // read the answer.

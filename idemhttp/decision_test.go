@@ -26,9 +26,7 @@ func TestDecide_DefaultByStatus(t *testing.T) {
 		{"like Stripe", stripe.Decide, map[int]idemhttp.Decision{200: commit, 400: undo, 401: forget, 402: undo, 404: undo, 408: undo, 423: undo, 409: forget, 429: forget, 500: undo, 503: undo}},
 		{"as the config says", never, map[int]idemhttp.Decision{200: forget, 404: forget}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, test.name, func(t *testing.T, s *shop) {
 			m := s.middleware(func(c *idemhttp.Config) { c.Decide = test.decide })
 			orders, records := 0, 0
 			for status, want := range test.want {

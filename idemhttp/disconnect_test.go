@@ -2,14 +2,14 @@ package idemhttp_test
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/idem-go/idem/idemhttp"
 )
 
 // gate blocks every COMMIT of an order.
@@ -151,26 +151,52 @@ func TestDisconnect_BeforeCommitRollsBack(t *testing.T) {
 	s.want(1, 1)
 }
 
+// A database that accepts connections and never responds blocks a request until its deadline. After
+// a failover, connections of the pool may lead to a read-only server.
 func TestUnavailableDatabase_IsA503(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	config := s.pool.Config()
-	config.ConnConfig.Port = 1
-	config.ConnConfig.Fallbacks = nil
-	away, err := pgxNew(t, config)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := idemhttp.New(away, idemhttp.Config{Scope: byTenant, Optional: true, Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := m.Wrap(http.HandlerFunc(s.order))
-	for _, edits := range [][]edit{nil, {withoutKey()}} {
-		answer := ask(h, edits...)
-		wantProblem(t, answer, http.StatusServiceUnavailable, "unavailable")
-		if answer.Header.Get("Retry-After") != "1" {
-			t.Error(answer.Header)
-		}
+	t.Cleanup(func() { _ = silent.Close() })
+	for name, test := range map[string]struct {
+		change func(*pgx.ConnConfig)
+		limit  time.Duration // of a request
+		logged string
+	}{
+		"no server": {func(c *pgx.ConnConfig) { c.Port = 1 }, time.Hour, ""},
+		"silent": {func(c *pgx.ConnConfig) {
+			c.Host, c.Port, c.ConnectTimeout = "127.0.0.1", uint16(silent.Addr().(*net.TCPAddr).Port), 0
+		}, 50 * time.Millisecond, ""},
+		"read only": {func(c *pgx.ConnConfig) { c.RuntimeParams["default_transaction_read_only"] = "on" }, time.Hour, "25006"},
+	} {
+		inShop(t, name, func(t *testing.T, s *shop) {
+			config := s.pool.Config()
+			config.ConnConfig.Fallbacks = nil
+			test.change(config.ConnConfig)
+			pool, err := pgxNew(t, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			away := &shop{t: t, pool: pool}
+			h := away.middleware(optional).Handle(func(tx pgx.Tx, _ http.ResponseWriter, _ *http.Request) error {
+				_, err := away.tryPlace(tx)
+				return err
+			})
+			for _, key := range []edit{withKey("k"), withoutKey()} {
+				ctx, cancel := context.WithTimeout(t.Context(), test.limit)
+				defer cancel()
+				answer := ask(h, key, withContext(ctx))
+				problem := wantProblem(t, answer, http.StatusServiceUnavailable, "unavailable")
+				if problem["retryable"] != true || answer.Header.Get("Retry-After") != "1" {
+					t.Errorf("%v, Retry-After %q", problem, answer.Header.Get("Retry-After"))
+				}
+			}
+			if !strings.Contains(away.logs.String(), test.logged) {
+				t.Errorf("the log says %s", &away.logs)
+			}
+			s.want(0, 0)
+		})
 	}
 }

@@ -105,9 +105,7 @@ func TestProblem_NilIsAnInternalError(t *testing.T) {
 			c.Fingerprint = func(*http.Request, []byte) (idem.Hash, error) { return idem.Hash{}, fmt.Errorf("wrapped: %w", none) }
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, name, func(t *testing.T, s *shop) {
 			h := s.middleware(spoil).Wrap(http.HandlerFunc(s.order))
 			if name == "Authorize" {
 				wantStatus(t, ask(h), http.StatusCreated)
@@ -121,34 +119,6 @@ func TestProblem_NilIsAnInternalError(t *testing.T) {
 	if none.Error() == "" {
 		t.Error("it says nothing")
 	}
-}
-
-// After a failover, connections of the pool may lead to a read-only server.
-func TestReadOnlyDatabase_IsA503(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	readOnly := s.pool.Config()
-	readOnly.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
-	demoted, err := pgxNew(t, readOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
-	onDemoted := &shop{t: t, pool: demoted}
-	h := onDemoted.middleware(optional).Handle(func(tx pgx.Tx, _ http.ResponseWriter, _ *http.Request) error {
-		_, err := onDemoted.tryPlace(tx)
-		return err
-	})
-	for name, edits := range map[string][]edit{"with a key": nil, "without a key": {withoutKey()}} {
-		answer := ask(h, edits...)
-		problem := wantProblem(t, answer, http.StatusServiceUnavailable, "unavailable")
-		if problem["retryable"] != true || answer.Header.Get("Retry-After") != "1" {
-			t.Errorf("%s: %v, Retry-After %q", name, problem, answer.Header.Get("Retry-After"))
-		}
-	}
-	if !strings.Contains(onDemoted.logs.String(), "25006") {
-		t.Errorf("the log says %s", &onDemoted.logs)
-	}
-	s.want(0, 0)
 }
 
 // Config.Statuses changes the status of a problem, but not whether it is logged.

@@ -31,21 +31,27 @@ func TestFingerprint_DistinguishesRequests(t *testing.T) {
 		{"parameters of the media type", withHeader("Content-Type", "Application/JSON; charset=utf-8"), true},
 		{"other headers", withHeader("User-Agent", "another"), true},
 		{"the absolute form", withTarget("http://example.com/tenants/1/orders"), true},
+		{"the key in quotes", withKey(`"k"`), true},
+		{"a rotated credential", withHeader("Authorization", "Bearer t:another"), true},
 		{"another host", func(r *http.Request) { r.Host = "b.example.com" }, true},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, test.name, func(t *testing.T, s *shop) {
 			mux := http.NewServeMux()
 			mux.Handle("/tenants/{tenant}/orders", s.middleware().Wrap(http.HandlerFunc(s.order)))
 			first := ask(mux, withTarget("/tenants/1/orders"))
-			wantStatus(t, first, http.StatusCreated)
+			if wantStatus(t, first, http.StatusCreated); first.Header.Get("Idempotency-Replayed") != "" {
+				t.Error("the first answer is marked as a replay")
+			}
 			answer := ask(mux, withTarget("/tenants/1/orders"), test.edit)
 			if test.same {
 				wantReplay(t, first, answer)
 			} else {
 				wantProblem(t, answer, http.StatusUnprocessableEntity, "key-reused")
 			}
+			if got := answer.Header.Get("Location"); test.same && got != first.Header.Get("Location") {
+				t.Errorf("Location %q", got)
+			}
+			s.want(1, 1)
 		})
 	}
 }

@@ -45,35 +45,32 @@ func fieldSet(names ...string) map[string]bool {
 
 // headerFilter decides which header fields of an answer are recorded.
 type headerFilter struct {
-	only  map[string]bool // nil: all fields
-	never map[string]bool
+	only     map[string]bool // nil: all fields
+	replayed string          // Config.ReplayedHeader, which is never recorded
 }
 
-func newHeaderFilter(only []string, replayed string) (*headerFilter, error) {
-	f := &headerFilter{never: neverRecorded}
-	if replayed = http.CanonicalHeaderKey(replayed); !isNeverRecorded(replayed) {
-		f.never = fieldSet(replayed)
-		for name := range neverRecorded {
-			f.never[name] = true
-		}
+func newHeaderFilter(only []string, replayed string) (headerFilter, error) {
+	f := headerFilter{replayed: replayed}
+	if only != nil {
+		f.only = fieldSet(only...)
 	}
-	if only == nil {
-		return f, nil
-	}
-	f.only = fieldSet(only...)
 	for name := range f.only {
-		if f.never[name] || isNeverRecorded(name) {
-			return nil, fmt.Errorf("idemhttp: Config.RecordHeader: %s is never recorded", name)
+		if f.neverRecords(name) {
+			return f, fmt.Errorf("idemhttp: Config.RecordHeader: %s is never recorded", name)
 		}
 	}
 	return f, nil
+}
+
+func (f *headerFilter) neverRecords(name string) bool {
+	return name == f.replayed || isNeverRecorded(name)
 }
 
 // records reports whether a field is recorded. connection are the values of the header Connection,
 // which names further fields that belong to one connection.
 func (f *headerFilter) records(name string, connection []string) bool {
 	name = http.CanonicalHeaderKey(name)
-	if f.never[name] || isNeverRecorded(name) || f.only != nil && !f.only[name] {
+	if f.neverRecords(name) || f.only != nil && !f.only[name] {
 		return false
 	}
 	return !slices.ContainsFunc(connection, func(list string) bool {

@@ -3,6 +3,8 @@ package idemhttp
 import (
 	"hash/maphash"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/idem-go/idem/internal/keyheader"
@@ -13,19 +15,11 @@ import (
 // not depend on it.
 func likelyReplay(r *http.Request) bool {
 	values := r.Header[keyheader.Attempt]
-	if len(values) != 1 {
+	if len(values) != 1 || len(values[0]) > 15 || strings.HasPrefix(values[0], "0") {
 		return false
 	}
-	attempt := values[0]
-	if attempt == "" || len(attempt) > 15 || attempt[0] == '0' || attempt == "1" {
-		return false
-	}
-	for i := range len(attempt) {
-		if attempt[i] < '0' || attempt[i] > '9' {
-			return false
-		}
-	}
-	return true
+	attempt, err := strconv.ParseUint(values[0], 10, 64)
+	return err == nil && attempt >= 2
 }
 
 // answeredSlots is the number of keys that answered can hold, in 128 KiB.

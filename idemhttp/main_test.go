@@ -36,6 +36,14 @@ func newShop(t testing.TB, configure ...func(*pgxpool.Config)) *shop {
 	return shopOn(t, pgtest.New(t, configure...))
 }
 
+// inShop runs a parallel subtest with a shop of its own.
+func inShop(t *testing.T, name string, test func(*testing.T, *shop)) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		test(t, newShop(t))
+	})
+}
+
 func shopOn(t testing.TB, pool *pgxpool.Pool) *shop {
 	t.Helper()
 	_, err := pool.Exec(context.Background(), `create table if not exists orders

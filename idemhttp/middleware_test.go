@@ -17,34 +17,6 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-func TestWrap_ReplaysARetry(t *testing.T) {
-	t.Parallel()
-	for name, retry := range map[string]edit{
-		"as it was":                 withKey("k"),
-		"key in quotes":             withKey(`"k"`),
-		"spelled differently":       withBody(`{ "sku" : "tea\u0070ot" }`),
-		"with parameters":           withHeader("Content-Type", "application/json; charset=utf-8"),
-		"with a rotated credential": withHeader("Authorization", "Bearer t:another"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			h := s.middleware().Wrap(http.HandlerFunc(s.order))
-			first := ask(h)
-			wantStatus(t, first, http.StatusCreated)
-			if first.Header.Get("Idempotency-Replayed") != "" {
-				t.Error("the first answer is marked as a replay")
-			}
-			again := ask(h, retry)
-			wantReplay(t, first, again)
-			if got := again.Header.Get("Location"); got != first.Header.Get("Location") {
-				t.Errorf("Location %q", got)
-			}
-			s.want(1, 1)
-		})
-	}
-}
-
 // Wrap and Handle share a record and give the same answer.
 func TestHandle_AnswersLikeWrap(t *testing.T) {
 	t.Parallel()
@@ -108,9 +80,7 @@ func TestHandle_ErrorRollsBack(t *testing.T) {
 		{"one that passes", &pgconn.PgError{Code: "53300"}, 503, "unavailable", 0},
 		{"a deadline", context.DeadlineExceeded, 503, "unavailable", 0},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, test.name, func(t *testing.T, s *shop) {
 			h := s.middleware().Handle(func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
 				s.place(tx)
 				w.Header().Set("Location", "/nowhere")
@@ -136,9 +106,7 @@ func TestHandle_ErrorRollsBack(t *testing.T) {
 func TestHandle_RetriesASerializationFailureAfresh(t *testing.T) {
 	t.Parallel()
 	for name, edits := range map[string][]edit{"with a key": nil, "without a key": {withoutKey()}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, name, func(t *testing.T, s *shop) {
 			m := s.middleware(func(c *idemhttp.Config) { c.Optional = true })
 			h := m.Handle(func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
 				buf := make([]byte, 100)

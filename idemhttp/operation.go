@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,11 +59,6 @@ type OperationConfig[In any] struct {
 	HideSteps bool
 }
 
-const (
-	defaultPatience   = 2 * time.Second
-	defaultMaxRunning = 1000
-)
-
 // OperationHandler answers requests with the result of an operation. It is safe for concurrent use.
 type OperationHandler struct {
 	*Middleware
@@ -96,8 +92,7 @@ type prepared struct {
 // waiting. [OperationHandler.Shutdown] waits for such operations. If the process dies, another one
 // continues: run an operation.Worker.
 func Operate[In any](m *Middleware, operation Operation[In], config OperationConfig[In]) (*OperationHandler, error) {
-	fill(&config.Patience, defaultPatience)
-	fill(&config.MaxRunning, defaultMaxRunning)
+	config.Patience, config.MaxRunning = cmp.Or(config.Patience, 2*time.Second), cmp.Or(config.MaxRunning, 1000)
 	switch {
 	case m == nil || operation == nil:
 		return nil, errors.New("idemhttp: Operate: the Middleware or the Operation is nil")
@@ -140,7 +135,8 @@ func inputFromJSON[In any](r *http.Request) (in In, err error) {
 		err = errors.New("more than one JSON document")
 	}
 	if err != nil {
-		return in, invalidInput()
+		return in, &Problem{Type: TypeInvalidJSON, Title: "The body is not valid JSON input of this operation",
+			Status: http.StatusBadRequest, SafeNewKey: true}
 	}
 	return in, nil
 }

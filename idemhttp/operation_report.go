@@ -2,7 +2,6 @@ package idemhttp
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -12,22 +11,7 @@ import (
 // accept answers 202 with the status of the operation and its Location.
 func (h *OperationHandler) accept(w http.ResponseWriter, status *operationStatus) {
 	w.Header().Set("Location", strings.Replace(h.statusPath, "{id}", status.ID, 1))
-	sendOperation(w, http.StatusAccepted, status)
-}
-
-func sendOperation(w http.ResponseWriter, code int, status *operationStatus) {
-	body, err := json.Marshal(status)
-	if err != nil {
-		panic(err) // cannot happen: every field can be encoded
-	}
-	header := w.Header()
-	header.Set("Content-Type", "application/json")
-	header.Set("Cache-Control", "no-store")
-	if status.retryAfter > 0 {
-		header.Set("Retry-After", wholeSeconds(status.retryAfter))
-	}
-	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
+	sendStatus(w, http.StatusAccepted, status.retryAfter, status)
 }
 
 // Status returns a handler that reports the status of an operation. Register it for GET on
@@ -42,47 +26,24 @@ func sendOperation(w http.ResponseWriter, code int, status *operationStatus) {
 // before a replay; if it returns an error, there is no result. The key, the input and the values
 // are not shown.
 func (h *OperationHandler) Status() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			h.config.Render(w, r, getOnly())
-			return
+	return h.reporting(TypeNoSuchOperation, func(x *exchange, scope string) (bool, *failure) {
+		var id pgtype.UUID
+		if id.Scan(x.r.PathValue("id")) != nil {
+			return false, nil
 		}
-		status, f := h.lookupStatus(w, r)
+		status, err := h.load(x.r.Context(), id.String())
+		if err == nil && status != nil && status.scope == scope {
+			err = h.addResult(x, status)
+		}
 		switch {
-		case f != nil:
-			h.refuse(w, r, f)
-		case status == nil:
-			h.config.Render(w, r, noSuchOperation())
-		default:
-			sendOperation(w, http.StatusOK, status)
+		case err != nil:
+			return false, &failure{inEngine, err}
+		case status == nil || status.scope != scope:
+			return false, nil
 		}
+		sendStatus(x.w, http.StatusOK, status.retryAfter, status)
+		return true, nil
 	})
-}
-
-// lookupStatus returns the status of the requested operation, or nil if there is none with this ID
-// and scope.
-func (h *OperationHandler) lookupStatus(w http.ResponseWriter, r *http.Request) (*operationStatus, *failure) {
-	x := h.start(w, r, nil)
-	defer x.end()
-	scope, f := x.scope()
-	if f != nil {
-		return nil, f
-	}
-	var id pgtype.UUID
-	if id.Scan(r.PathValue("id")) != nil {
-		return nil, nil
-	}
-	status, err := h.load(r.Context(), id.String())
-	if err != nil {
-		return nil, &failure{inEngine, err}
-	}
-	if status == nil || status.scope != scope {
-		return nil, nil
-	}
-	if err := h.addResult(x, status); err != nil {
-		return nil, &failure{inEngine, err}
-	}
-	return status, nil
 }
 
 // Shutdown waits for the operations that are running without a request. Call it after

@@ -257,9 +257,7 @@ func TestStatus_HasTheResult(t *testing.T) {
 		"completed": {charged, 201, "completed", `{"order":1,"sku":"teapot","charge":"ch_1"}`, ""},
 		"rejected":  {func(context.Context) (string, error) { return "", operation.Final(errDeclined) }, 402, "failed", "", "declined"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, name, func(t *testing.T, s *shop) {
 			release := make(chan struct{})
 			h := s.operate(s.checkout(operation.Once, func(ctx context.Context) (string, error) {
 				<-release
@@ -398,9 +396,7 @@ func TestOperate_AnswersToFailures(t *testing.T) {
 			return operation.Final(&idemhttp.Problem{Type: "/docs/http-reference.md#sold-out", Title: "no more teapots", Status: 410})
 		}, 410, "sold-out"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, name, func(t *testing.T, s *shop) {
 			h := s.operate(operation.Define("checkout", func(op *operation.Op, _ cart) (idem.Response, error) {
 				if _, err := operation.Tx(op, "reserve", s.tryPlace); err != nil {
 					return idem.Response{}, err

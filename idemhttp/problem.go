@@ -81,17 +81,21 @@ func (p *Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 
 // send writes the problem with document as its JSON body.
 func (p *Problem) send(w http.ResponseWriter, mediaType string, document any) {
+	setFields(w.Header(), p.Header)
+	sendJSON(w, p.status(), mediaType, p.RetryAfter, document)
+}
+
+// sendJSON answers with a JSON document, and with a Retry-After unless that is 0.
+func sendJSON(w http.ResponseWriter, status int, mediaType string, retryAfter time.Duration, document any) {
 	body, err := json.Marshal(document)
 	if err != nil {
 		panic(err) // cannot happen: every field can be encoded
 	}
-	header := w.Header()
-	setFields(header, p.Header)
-	header.Set("Content-Type", mediaType)
-	if p.RetryAfter > 0 {
-		header.Set("Retry-After", wholeSeconds(p.RetryAfter))
+	w.Header().Set("Content-Type", mediaType)
+	if retryAfter > 0 {
+		w.Header().Set("Retry-After", wholeSeconds(retryAfter))
 	}
-	w.WriteHeader(p.status())
+	w.WriteHeader(status)
 	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
 }
 

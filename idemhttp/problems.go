@@ -5,100 +5,46 @@ import (
 	"time"
 )
 
-// The problems of this package. Each function returns a new one, because Config.Render may change
-// it.
-
-func (m *Middleware) missingKey() *Problem {
-	return &Problem{Type: TypeMissingKey, Title: "The header " + m.config.Header + " is missing", Status: m.config.Statuses.MissingKey,
-		Detail: "Create a random key for this request, and send the same key whenever you repeat it.", SafeNewKey: true}
-}
-
-func (m *Middleware) invalidKey(detail string) *Problem {
-	return &Problem{Type: TypeInvalidKey, Title: "The header " + m.config.Header + " is not one valid key",
-		Status: m.config.Statuses.InvalidKey, Detail: detail, SafeNewKey: true}
-}
-
-func (m *Middleware) keyReused() *Problem {
-	return &Problem{Type: TypeKeyReused, Title: "This key belongs to a different request", Status: m.config.Statuses.KeyReused,
-		Detail: "Nothing was done. A new request needs a new key.", SafeNewKey: true}
-}
-
-func (m *Middleware) inProgress(after time.Duration) *Problem {
-	return &Problem{Type: TypeInProgress, Title: "The first request with this key is still running",
-		Status: m.config.Statuses.InProgress, Retryable: true, RetryAfter: after}
-}
-
-func (m *Middleware) forbidden() *Problem {
-	return &Problem{Type: TypeForbidden, Title: "Access to this is not allowed", Status: m.config.Statuses.Forbidden}
-}
-
-func protocol() *Problem {
-	return &Problem{Type: TypeProtocol, Title: "gRPC is not served here", Status: http.StatusUnsupportedMediaType,
-		Detail: "Nothing was done. The service must use an interceptor for its gRPC methods."}
-}
-
-func (m *Middleware) unavailable() *Problem {
-	return &Problem{Type: TypeUnavailable, Title: "The service is not available now", Status: m.config.Statuses.Unavailable,
-		Detail: "Nothing was committed by this request. Repeat it, with the same key if it has one.", Retryable: true, RetryAfter: time.Second}
-}
-
-func (m *Middleware) outcomeUnknown(detail string, retryable bool) *Problem {
-	p := &Problem{Type: TypeOutcomeUnknown, Title: "The outcome of this request is unknown", Status: m.config.Statuses.Unavailable,
-		Detail: detail, Retryable: retryable}
-	if retryable {
-		p.RetryAfter = time.Second
+// problems returns the problems of this package by type, without their types.
+func (c *Config) problems() map[string]Problem {
+	const internal = "Internal error of this service"
+	s := &c.Statuses
+	return map[string]Problem{
+		TypeMissingKey: {Title: "The header " + c.Header + " is missing", Status: s.MissingKey, SafeNewKey: true,
+			Detail: "Create a random key for this request, and send the same key whenever you repeat it."},
+		TypeInvalidKey: {Title: "The header " + c.Header + " is not one valid key", Status: s.InvalidKey, SafeNewKey: true,
+			Detail: "A key is one string, with or without quotes."},
+		TypeKeyReused: {Title: "This key belongs to a different request", Status: s.KeyReused, SafeNewKey: true,
+			Detail: "Nothing was done. A new request needs a new key."},
+		TypeInProgress:   {Title: "The first request with this key is still running", Status: s.InProgress, Retryable: true},
+		TypeForbidden:    {Title: "Access to this is not allowed", Status: s.Forbidden},
+		TypeBodyTooLarge: {Title: "The body of the request is too large", Status: s.BodyTooLarge, SafeNewKey: true},
+		TypeBodyUnreadable: {Title: "The body of the request is incomplete", Status: http.StatusBadRequest,
+			Retryable: true},
+		TypeInvalidJSON: {Title: "The body is not one JSON document with a unique meaning", Status: http.StatusBadRequest,
+			SafeNewKey: true},
+		TypeProtocol: {Title: "gRPC is not served here", Status: http.StatusUnsupportedMediaType,
+			Detail: "Nothing was done. The service must use an interceptor for its gRPC methods."},
+		TypeUnavailable: {Title: "The service is not available now", Status: s.Unavailable, Retryable: true, RetryAfter: time.Second,
+			Detail: "Nothing was committed by this request. Repeat it, with the same key if it has one."},
+		TypeOutcomeUnknown: {Title: "The outcome of this request is unknown", Status: s.Unavailable, Retryable: true,
+			RetryAfter: time.Second, Detail: "The same request with the same key will tell."},
+		TypeInternal: {Title: internal, Status: http.StatusInternalServerError, Retryable: true},
+		TypeBrokenTx: {Title: internal, Status: http.StatusInternalServerError},
+		TypeUnrecordable: {Title: "The answer could not be recorded, so nothing was done", Status: http.StatusInternalServerError,
+			SafeNewKey: true},
+		TypeUnreadable: {Title: "The recorded answer cannot be read now", Status: http.StatusInternalServerError, Retryable: true,
+			Detail: "The request was executed before, and nothing was done again. With a new key it would be executed twice."},
+		TypeNoSuchKey:       {Title: "This key is not in use", Status: http.StatusNotFound},
+		TypeNoSuchOperation: {Title: "There is no such operation", Status: http.StatusNotFound},
+		TypeGetOnly: {Title: "Status can be read only with GET or HEAD", Status: http.StatusMethodNotAllowed,
+			Header: http.Header{"Allow": {"GET, HEAD"}}},
 	}
-	return p
 }
 
-func (m *Middleware) bodyTooLarge() *Problem {
-	return &Problem{Type: TypeBodyTooLarge, Title: "The body of the request is too large", Status: m.config.Statuses.BodyTooLarge,
-		SafeNewKey: true}
-}
-
-func bodyUnreadable() *Problem {
-	return &Problem{Type: TypeBodyUnreadable, Title: "The body of the request is incomplete",
-		Status: http.StatusBadRequest, Retryable: true}
-}
-
-func invalidJSON() *Problem {
-	return &Problem{Type: TypeInvalidJSON, Title: "The body is not one JSON document with a unique meaning",
-		Status: http.StatusBadRequest, SafeNewKey: true}
-}
-
-func unrecordable() *Problem {
-	return &Problem{Type: TypeUnrecordable, Title: "The answer could not be recorded, so nothing was done",
-		Status: http.StatusInternalServerError, SafeNewKey: true}
-}
-
-func unreadable() *Problem {
-	return &Problem{Type: TypeUnreadable, Title: "The recorded answer cannot be read now",
-		Status: http.StatusInternalServerError, Detail: "The request was executed before, and nothing was done again. With a new key it would be executed twice.", Retryable: true}
-}
-
-func brokenTx() *Problem {
-	return &Problem{Type: TypeBrokenTx, Title: "Internal error of this service", Status: http.StatusInternalServerError}
-}
-
-func internal() *Problem {
-	return &Problem{Type: TypeInternal, Title: "Internal error of this service", Status: http.StatusInternalServerError,
-		Retryable: true}
-}
-
-func getOnly() *Problem {
-	return &Problem{Type: TypeGetOnly, Title: "Status can be read only with GET or HEAD",
-		Status: http.StatusMethodNotAllowed, Header: http.Header{"Allow": {"GET, HEAD"}}}
-}
-
-func invalidInput() *Problem {
-	return &Problem{Type: TypeInvalidJSON, Title: "The body is not valid JSON input of this operation",
-		Status: http.StatusBadRequest, SafeNewKey: true}
-}
-
-func noSuchOperation() *Problem {
-	return &Problem{Type: TypeNoSuchOperation, Title: "There is no such operation", Status: http.StatusNotFound}
-}
-
-func noSuchKey() *Problem {
-	return &Problem{Type: TypeNoSuchKey, Title: "This key is not in use", Status: http.StatusNotFound}
+// newProblem returns a new problem of a type, because Config.Render may change it.
+func (m *Middleware) newProblem(kind string) *Problem {
+	p := m.problems[kind]
+	p.Type, p.Header = kind, p.Header.Clone()
+	return &p
 }

@@ -111,24 +111,22 @@ func (r *recorder) writeHeaderAgain(status int) {
 }
 
 // Write appends to the body. It fails if the answer exceeds Config.MaxResponse.
-func (r *recorder) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.admit(len(p)); err != nil {
-		return 0, err
-	}
-	r.body = append(r.body, p...)
-	return r.checkWritten(len(p))
-}
+func (r *recorder) Write(p []byte) (int, error) { return write(r, p) }
 
-func (r *recorder) WriteString(s string) (int, error) {
+func (r *recorder) WriteString(s string) (int, error) { return write(r, s) }
+
+func write[T []byte | string](r *recorder, p T) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.admit(len(s)); err != nil {
+	err := r.admit(len(p))
+	if err == nil {
+		r.body = append(r.body, p...)
+		err = r.checkSize()
+	}
+	if err != nil {
 		return 0, err
 	}
-	r.body = append(r.body, s...)
-	return r.checkWritten(len(s))
+	return len(p), nil
 }
 
 // admit returns an error if n more bytes cannot be appended to the body.
@@ -153,15 +151,6 @@ func (r *recorder) admit(n int) error {
 		r.err = &idem.ResponseTooLargeError{Size: len(r.body) + n, Limit: r.limit}
 	}
 	return r.err
-}
-
-// checkWritten returns n, or an error if the body and the header together are too large after n
-// bytes were appended.
-func (r *recorder) checkWritten(n int) (int, error) {
-	if err := r.checkSize(); err != nil {
-		return 0, err
-	}
-	return n, nil
 }
 
 // takeHeader sorts the fields of the header: those that are recorded, and those that only the first

@@ -39,120 +39,94 @@ func (m *Middleware) log(r *http.Request, p *Problem, f *failure) {
 // problem returns the problem for a failure. The client needs to know above all whether to retry,
 // and with which key. The texts never quote the error.
 func (m *Middleware) problem(f *failure) *Problem {
+	kind := kindOf(f)
+	switch f.origin {
+	case inScope, inAuthorize, inFingerprint, inInput, inOperation:
+		switch p, isProblem := problemIn(f.err); {
+		case isProblem && p == nil:
+			kind = TypeInternal
+		case isProblem:
+			return p
+		}
+	case inEngine:
+		// The handler has failed. Often it has ended the transaction before.
+		if around, ok := errors.AsType[*failure](f.err); ok && !isBrokenTx(f.err) {
+			return m.problem(around)
+		} else if ok {
+			kind = TypeBrokenTx
+		}
+	}
+	p := m.newProblem(kind)
+	switch {
+	case kind == TypeInProgress:
+		busy, _ := errors.AsType[*idem.InProgressError](f.err)
+		p.RetryAfter = busy.RetryAfter
+	case kind == TypeInvalidKey && f.origin == inEngine:
+		p.Detail = "A key has 1 to 255 characters."
+	case kind == TypeInvalidKey && errors.Is(f.err, keyheader.ErrSeveral):
+		p.Detail = "There is more than one key."
+	case kind == TypeOutcomeUnknown && errors.Is(f.err, errUnknownWithoutKey):
+		p.Detail, p.Retryable, p.RetryAfter = "The request had no key, so to repeat it may do it twice.", false, 0
+	}
+	return p
+}
+
+func isBrokenTx(err error) bool {
+	return errors.Is(err, idem.ErrTxEnded) || errors.Is(err, idem.ErrTxAborted)
+}
+
+// kindOf returns the type of the problem for a failure, unless a function has returned a *Problem.
+func kindOf(f *failure) string {
+	is := func(target error) bool { return errors.Is(f.err, target) }
 	switch f.origin {
 	case inKey:
-		return m.problemOfKey(f.err)
+		if is(keyheader.ErrMissing) {
+			return TypeMissingKey
+		}
+		return TypeInvalidKey
 	case inBody:
-		return m.problemOfBody(f.err)
-	case inScope, inAuthorize:
-		return m.problemOfHook(f.err, m.forbidden())
-	case inFingerprint:
-		return m.problemOfFingerprint(f.err)
-	case inInput, inOperation:
-		return m.problemOfHook(f.err, internal())
+		if _, ok := errors.AsType[*http.MaxBytesError](f.err); ok {
+			return TypeBodyTooLarge
+		}
+		if is(errConsumed) {
+			return TypeInternal
+		}
+		return TypeBodyUnreadable
 	case inProtocol:
-		return protocol()
-	case inHandler:
-		return m.problemOfHandler(f.err)
+		return TypeProtocol
 	case inAnswer:
-		return unrecordable()
-	case inEngine:
-		return m.problemOfEngine(f.err)
-	}
-	return internal()
-}
-
-// problemOfHook returns the problem for an error of a function of the Config: the *Problem in the
-// error if there is one, unavailable if the error is transient, and otherwise fallback.
-func (m *Middleware) problemOfHook(err error, fallback *Problem) *Problem {
-	p, isProblem := problemIn(err)
-	switch {
-	case isProblem && p == nil:
-		return internal()
-	case isProblem:
-		return p
-	case transient(err):
-		return m.unavailable()
-	}
-	return fallback
-}
-
-func (m *Middleware) problemOfFingerprint(err error) *Problem {
-	if errors.Is(err, idem.ErrInvalidJSON) {
-		return m.problemOfHook(err, invalidJSON())
-	}
-	return m.problemOfHook(err, internal())
-}
-
-// problemOfHandler returns the problem for an error of a handler that is not a *Problem.
-func (m *Middleware) problemOfHandler(err error) *Problem {
-	if transient(err) {
-		return m.unavailable()
-	}
-	return internal()
-}
-
-// problemOfEngine returns the problem for an error of idem.Do itself. Only such an error can be the
-// client's fault.
-func (m *Middleware) problemOfEngine(err error) *Problem {
-	if f, ok := errors.AsType[*failure](err); ok {
-		return m.problemAround(f, err)
-	}
-	if busy, ok := errors.AsType[*idem.InProgressError](err); ok {
-		return m.inProgress(busy.RetryAfter)
+		return TypeUnrecordable
+	case inEngine: // only an error of idem.Do itself can be the client's fault
+		switch _, isInProgress := errors.AsType[*idem.InProgressError](f.err); {
+		case isInProgress:
+			return TypeInProgress
+		case is(idem.ErrInvalidKey):
+			return TypeInvalidKey
+		case is(idem.ErrMismatch):
+			return TypeKeyReused
+		case is(errUnknownWithoutKey), is(idem.ErrOutcomeUnknown):
+			return TypeOutcomeUnknown
+		case isBrokenTx(f.err):
+			return TypeBrokenTx
+		case is(idem.ErrUnreadable):
+			return TypeUnreadable
+		case is(idem.ErrResponseTooLarge), is(idem.ErrInvalidResponse):
+			return TypeUnrecordable
+		}
 	}
 	switch {
-	case errors.Is(err, idem.ErrInvalidKey):
-		return m.invalidKey("A key has 1 to 255 characters.")
-	case errors.Is(err, idem.ErrMismatch):
-		return m.keyReused()
-	case errors.Is(err, errUnknownWithoutKey):
-		return m.outcomeUnknown("The request had no key, so to repeat it may do it twice.", false)
-	case errors.Is(err, idem.ErrOutcomeUnknown):
-		return m.outcomeUnknown("The same request with the same key will tell.", true)
-	case errors.Is(err, idem.ErrTxEnded), errors.Is(err, idem.ErrTxAborted):
-		return brokenTx()
-	case errors.Is(err, idem.ErrUnreadable):
-		return unreadable()
-	case errors.Is(err, idem.ErrResponseTooLarge), errors.Is(err, idem.ErrInvalidResponse):
-		return unrecordable()
-	case transient(err):
-		return m.unavailable()
+	case transient(f.err):
+		return TypeUnavailable
+	case f.origin == inScope, f.origin == inAuthorize:
+		return TypeForbidden
+	case f.origin == inFingerprint && is(idem.ErrInvalidJSON):
+		return TypeInvalidJSON
 	}
-	return internal()
-}
-
-// problemAround returns the problem for an error of idem.Do that wraps a failure of the handler,
-// usually because the handler has ended the transaction.
-func (m *Middleware) problemAround(f *failure, err error) *Problem {
-	if errors.Is(err, idem.ErrTxEnded) || errors.Is(err, idem.ErrTxAborted) {
-		return brokenTx()
-	}
-	return m.problem(f)
+	return TypeInternal
 }
 
 // transient reports whether err may be gone at the next attempt: an error of the database, a full
 // process, or the end of the time for the request.
 func transient(err error) bool {
 	return idem.Retryable(err) || errors.Is(err, errFull) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-}
-
-func (m *Middleware) problemOfKey(err error) *Problem {
-	switch {
-	case errors.Is(err, keyheader.ErrMissing):
-		return m.missingKey()
-	case errors.Is(err, keyheader.ErrSeveral):
-		return m.invalidKey("There is more than one key.")
-	}
-	return m.invalidKey("A key is one string, with or without quotes.")
-}
-
-func (m *Middleware) problemOfBody(err error) *Problem {
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return m.bodyTooLarge()
-	}
-	if errors.Is(err, errConsumed) {
-		return internal()
-	}
-	return bodyUnreadable()
 }

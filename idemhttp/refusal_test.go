@@ -175,7 +175,9 @@ func TestProblem_EveryTypeIsDocumented(t *testing.T) {
 	for _, match := range typeName.FindAllStringSubmatch(read("problem.go"), -1) {
 		defined[match[1]] = "never made"
 	}
-	for _, own := range []*Problem{getOnly(), noSuchKey(), noSuchOperation()} {
+	m := plainMiddleware(t)
+	for _, kind := range []string{TypeGetOnly, TypeNoSuchKey, TypeNoSuchOperation} {
+		own := m.newProblem(kind)
 		defined[strings.TrimPrefix(own.Type, problemBase)] = fmt.Sprint(own.Status, own.Retryable, own.SafeNewKey)
 	}
 	for _, test := range refusals {

@@ -19,9 +19,7 @@ func sealing(id string) func(*idemhttp.Config) {
 func TestSealer_SealedAnswerIsReplayed(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]int{"committed": http.StatusCreated, "undone": http.StatusPaymentRequired} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, name, func(t *testing.T, s *shop) {
 			m := s.middleware(sealing("a"))
 			h := m.Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Location", "/orders/hush")

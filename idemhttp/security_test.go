@@ -110,16 +110,6 @@ func TestScope_RejectedRequestTakesNoConnection(t *testing.T) {
 	s.want(0, 0)
 }
 
-func TestScope_ProblemIsTheAnswer(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	answer := ask(s.middleware().Wrap(http.HandlerFunc(s.order)), withHeader("Authorization"))
-	wantStatus(t, answer, http.StatusUnauthorized)
-	if answer.Header.Get("WWW-Authenticate") != "Bearer" {
-		t.Errorf("%v", answer.Header)
-	}
-}
-
 func TestAuthorize_IsCalledBeforeEveryReplay(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

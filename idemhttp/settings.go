@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,15 +16,11 @@ import (
 
 var idemCalls = bridge.Get[idem.Option, idem.Result]()
 
-const (
-	defaultHeader   = "Idempotency-Key"
-	defaultReplayed = "Idempotency-Replayed"
-)
-
 // settings is a checked Config with its defaults filled in.
 type settings struct {
 	config        Config
-	filter        *headerFilter
+	filter        headerFilter
+	problems      map[string]Problem
 	options       []idem.Option // for idem.Do
 	replayOptions []idem.Option // for idem.Do, if the request is probably a repetition
 	doOptions     []idem.Option // for Operation.Do
@@ -60,19 +57,17 @@ func (c Config) settle() (settings, error) {
 		c.Fingerprint = fingerprint(c.Without)
 	}
 	return settings{
-		config: c, filter: filter, options: options,
+		config: c, filter: filter, problems: c.problems(), options: options,
 		replayOptions: append(options, idem.WithReplayLikely()), doOptions: doOptions, startOptions: startOptions, source: source,
 	}, nil
 }
 
 func (c *Config) setDefaults() {
-	fill(&c.Header, defaultHeader)
-	fill(&c.ReplayedHeader, defaultReplayed)
-	fill(&c.MaxBody, defaultMaxBody)
-	fill(&c.MaxResponse, idem.DefaultMaxResponse)
-	fill(&c.Retries, idem.DefaultRetries)
-	c.Header = http.CanonicalHeaderKey(c.Header)
-	c.ReplayedHeader = http.CanonicalHeaderKey(c.ReplayedHeader)
+	c.Header = http.CanonicalHeaderKey(cmp.Or(c.Header, "Idempotency-Key"))
+	c.ReplayedHeader = http.CanonicalHeaderKey(cmp.Or(c.ReplayedHeader, "Idempotency-Replayed"))
+	c.MaxBody = cmp.Or(c.MaxBody, defaultMaxBody)
+	c.MaxResponse = cmp.Or(c.MaxResponse, idem.DefaultMaxResponse)
+	c.Retries = cmp.Or(c.Retries, idem.DefaultRetries)
 	c.Methods = slices.Clone(c.Methods)
 	if c.Methods == nil {
 		c.Methods = []string{http.MethodPost, http.MethodPatch}
@@ -83,9 +78,7 @@ func (c *Config) setDefaults() {
 	if c.Render == nil {
 		c.Render = func(w http.ResponseWriter, r *http.Request, p *Problem) { p.ServeHTTP(w, r) }
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 }
 
 // check returns an error for a field with an invalid value.
@@ -153,10 +146,4 @@ func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
 		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
 	})
-}
-
-func fill[T comparable](field *T, standard T) {
-	if *field == *new(T) {
-		*field = standard
-	}
 }

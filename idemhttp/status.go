@@ -1,7 +1,6 @@
 package idemhttp
 
 import (
-	"encoding/json"
 	"net/http"
 	"time"
 
@@ -26,47 +25,48 @@ type keyStatus struct {
 // execution_id, since, completed_at and expires_at. An unused key is a problem with status 404. The
 // recorded answer is not part of it.
 func (m *Middleware) Status() http.Handler {
+	return m.reporting(TypeNoSuchKey, func(x *exchange, scope string) (bool, *failure) {
+		key, err := x.sentKey()
+		if err != nil {
+			return false, &failure{inKey, err}
+		}
+		found, err := idem.Lookup(x.r.Context(), m.pool, scope, key)
+		if err != nil {
+			return false, &failure{inEngine, err}
+		}
+		if found.State == idem.StateUnused {
+			return false, nil
+		}
+		sendStatus(x.w, http.StatusOK, 0, keyStatus{found.State, found.ExecutionID, found.Since, found.CompletedAt, found.ExpiresAt})
+		return true, nil
+	})
+}
+
+// reporting returns a handler for GET and HEAD that answers with answer. If answer finds nothing,
+// the handler answers with the problem of type missing.
+func (m *Middleware) reporting(missing string, answer func(x *exchange, scope string) (found bool, f *failure)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			m.config.Render(w, r, getOnly())
+			m.config.Render(w, r, m.newProblem(TypeGetOnly))
 			return
 		}
-		found, f := m.lookup(w, r)
+		x := m.start(w, r, nil)
+		defer x.end()
+		found := false
+		scope, f := x.scope()
+		if f == nil {
+			found, f = answer(x, scope)
+		}
 		switch {
 		case f != nil:
 			m.refuse(w, r, f)
-		case found.State == idem.StateUnused:
-			m.config.Render(w, r, noSuchKey())
-		default:
-			sendStatus(w, keyStatus{found.State, found.ExecutionID, found.Since, found.CompletedAt, found.ExpiresAt})
+		case !found:
+			m.config.Render(w, r, m.newProblem(missing))
 		}
 	})
 }
 
-func (m *Middleware) lookup(w http.ResponseWriter, r *http.Request) (idem.Entry, *failure) {
-	x := m.start(w, r, nil)
-	defer x.end()
-	scope, f := x.scope()
-	if f != nil {
-		return idem.Entry{}, f
-	}
-	key, err := x.sentKey()
-	if err != nil {
-		return idem.Entry{}, &failure{inKey, err}
-	}
-	found, err := idem.Lookup(r.Context(), m.pool, scope, key)
-	if err != nil {
-		return idem.Entry{}, &failure{inEngine, err}
-	}
-	return found, nil
-}
-
-func sendStatus(w http.ResponseWriter, status keyStatus) {
-	body, err := json.Marshal(status)
-	if err != nil {
-		panic(err) // cannot happen: every field can be encoded
-	}
-	w.Header().Set("Content-Type", "application/json")
+func sendStatus(w http.ResponseWriter, code int, retryAfter time.Duration, status any) {
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
+	sendJSON(w, code, "application/json", retryAfter, status)
 }

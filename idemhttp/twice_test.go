@@ -21,47 +21,37 @@ func failsAfter(status int) http.HandlerFunc {
 	}
 }
 
+// The first answer is not committed, whatever Decide returns for the failure. The failure may be
+// recorded.
 func TestRecorder_LaterFailureReplacesTheAnswer(t *testing.T) {
 	t.Parallel()
-	for _, status := range []int{201, 404} {
-		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			h := s.middleware(func(c *idemhttp.Config) { c.Optional = true }).Wrap(s.answering(failsAfter(status)))
-			for _, edit := range []edit{withKey("k"), withKey("k"), withoutKey()} {
-				response := ask(h, edit)
-				wantStatus(t, response, http.StatusInternalServerError)
-				if got := body(t, response); got != "broken" || response.Header.Get("Content-Length") == "15" || response.Header.Get("Idempotency-Replayed") != "" {
-					t.Errorf("answered %v %q", response.Header, got)
-				}
-			}
-			s.want(0, 0)
-			if said := s.logs.String(); strings.Count(said, "the handler failed after its answer") != 3 || !strings.Contains(said, fmt.Sprint("status=", status)) {
-				t.Errorf("the log says %s", said)
-			}
-		})
-	}
-}
-
-// The success is not committed, whatever Decide returns for the failure. The failure may be
-// recorded.
-func TestRecorder_LaterFailureIsNeverCommitted(t *testing.T) {
-	t.Parallel()
 	for name, test := range map[string]struct {
+		status  int
 		decide  func(int) idemhttp.Decision
 		records int
 	}{
-		"like Stripe": {idemhttp.StripeConfig().Decide, 1},
-		"all commit":  {func(int) idemhttp.Decision { return idemhttp.Commit }, 1},
+		"success":                {201, nil, 0},
+		"rejection":              {404, nil, 0},
+		"success, like Stripe":   {201, idemhttp.StripeConfig().Decide, 1},
+		"success, if all commit": {201, func(int) idemhttp.Decision { return idemhttp.Commit }, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			h := s.middleware(func(c *idemhttp.Config) { c.Decide = test.decide }).Wrap(s.answering(failsAfter(201)))
-			first := ask(h)
-			wantStatus(t, first, http.StatusInternalServerError)
-			wantReplay(t, first, ask(h))
+		inShop(t, name, func(t *testing.T, s *shop) {
+			h := s.middleware(optional, func(c *idemhttp.Config) { c.Decide = test.decide }).Wrap(s.answering(failsAfter(test.status)))
+			for i, edit := range []edit{withoutKey(), withKey("k"), withKey("k")} {
+				response := ask(h, edit)
+				wantStatus(t, response, http.StatusInternalServerError)
+				if got := body(t, response); got != "broken" || response.Header.Get("Content-Length") == "15" {
+					t.Errorf("answered %v %q", response.Header, got)
+				}
+				if replayed := response.Header.Get("Idempotency-Replayed") == "true"; replayed != (i == 2 && test.records == 1) {
+					t.Errorf("request %d is answered %v", i, response.Header)
+				}
+			}
 			s.want(0, test.records)
+			said := s.logs.String()
+			if strings.Count(said, "the handler failed after its answer") != 3-test.records || !strings.Contains(said, fmt.Sprint("status=", test.status)) {
+				t.Errorf("the log says %s", said)
+			}
 		})
 	}
 }

@@ -53,9 +53,7 @@ func TestWire_HTTP1AndHTTP2AndReverseProxy(t *testing.T) {
 		{"reverse proxy", nil, "HTTP/1.1", true},
 		{"reverse proxy, HTTP/2 behind it", unencryptedHTTP2(), "HTTP/2.0", true},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+		inShop(t, test.name, func(t *testing.T, s *shop) {
 			address := startServer(t, s.middleware().Wrap(s.answering(func(w http.ResponseWriter, r *http.Request) {
 				if r.Proto != test.proto {
 					t.Errorf("the request came by %s", r.Proto)

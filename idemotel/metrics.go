@@ -3,6 +3,7 @@ package idemotel
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -14,10 +15,79 @@ import (
 const (
 	nameKey       = attribute.Key("idem.name")
 	kindKey       = attribute.Key("idem.kind")
+	stepKey       = attribute.Key("idem.step")
+	stepKindKey   = attribute.Key("idem.step.kind")
+	consumerKey   = attribute.Key("idem.consumer")
 	outcomeKey    = attribute.Key("idem.outcome")
-	causeKey      = attribute.Key("error.type")
 	resolutionKey = attribute.Key("idem.resolution")
+	causeKey      = attribute.Key("error.type")
+
+	// Attributes of the semantic conventions for messaging. The system is idem itself: an observer
+	// does not know the broker behind a publisher or a consumer.
+	messagingSystem        = attribute.Key("messaging.system")
+	messagingOperation     = attribute.Key("messaging.operation.name")
+	messagingConsumerGroup = attribute.Key("messaging.consumer.group.name")
 )
+
+// labels are the labels of a measurement and the attributes of a span. An empty field is left out.
+type labels struct {
+	name, kind     string // of a call
+	step, stepKind string
+	consumer       string
+	messaging      string // operation of the semantic conventions for messaging
+	group          string // consumer of the semantic conventions for messaging
+	outcome        string
+	resolution     string
+	cause          idem.Cause
+}
+
+func (l labels) attributes() (attrs []attribute.KeyValue) {
+	system := ""
+	if l.messaging != "" {
+		system = "idem"
+	}
+	for _, attr := range []attribute.KeyValue{
+		nameKey.String(l.name), kindKey.String(l.kind), stepKey.String(l.step), stepKindKey.String(l.stepKind),
+		consumerKey.String(l.consumer), outcomeKey.String(l.outcome), resolutionKey.String(l.resolution),
+		causeKey.String(string(l.cause)), messagingSystem.String(system), messagingOperation.String(l.messaging),
+		messagingConsumerGroup.String(l.group),
+	} {
+		if attr.Value.AsString() != "" {
+			attrs = append(attrs, attr)
+		}
+	}
+	return attrs
+}
+
+// counter is a counter with a cache of label sets.
+type counter struct {
+	metric.Int64Counter
+	sets cache[labels, []metric.AddOption]
+}
+
+// add adds n, even if n is 0. A counter that first appears with the value 1 would hide the first
+// event from a rate.
+func (c *counter) add(ctx context.Context, n int, l labels) {
+	if c.Enabled(ctx) { // avoids the lookup of labels if the metric is not read
+		c.Add(ctx, int64(n), c.sets.get(l, func(l labels) []metric.AddOption {
+			return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(l.attributes()...))}
+		})...)
+	}
+}
+
+// histogram is a histogram of times with a cache of label sets.
+type histogram struct {
+	metric.Float64Histogram
+	sets cache[labels, []metric.RecordOption]
+}
+
+func (h *histogram) record(ctx context.Context, d time.Duration, l labels) {
+	if h.Enabled(ctx) {
+		h.Record(ctx, d.Seconds(), h.sets.get(l, func(l labels) []metric.RecordOption {
+			return []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(l.attributes()...))}
+		})...)
+	}
+}
 
 // Bucket boundaries of the histograms, in seconds.
 var (
@@ -25,70 +95,65 @@ var (
 	ages      = []float64{0.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600}
 )
 
-// metrics holds the instruments of calls, and a cache of label sets for each.
+// metrics holds the instruments of an Observer. The package documentation lists them, and a test
+// compares names and units.
 type metrics struct {
-	duration, wait, age metric.Float64Histogram
-	retries, unknown    metric.Int64Counter
-	unreadable          metric.Int64Counter
+	duration, wait, age          *histogram
+	retries, unknown, unreadable *counter
+	stepDuration                 *histogram
 
-	ended    cache[endedLabels, []metric.RecordOption]
-	waited   cache[endedLabels, []metric.RecordOption]
-	replayed cache[string, []metric.RecordOption]
-	retried  cache[endedLabels, []metric.AddOption]
-	resolved cache[resolvedLabels, []metric.AddOption]
+	published, handled, hindered, paused *counter
+	publishTimes, handleTimes            *histogram
+	sendTimes, processTimes              *histogram // the same times, by the semantic conventions
 }
 
-// endedLabels are the labels of a call that has ended.
-type endedLabels struct {
-	name, kind string
-	outcome    idem.Outcome
-	cause      idem.Cause
-}
-
-type resolvedLabels struct{ name, resolution string }
-
-// newMetrics creates the instruments of calls.
+// newMetrics creates the instruments of an Observer.
 func newMetrics(meter metric.Meter) (*metrics, error) {
-	m := &metrics{}
-	var errs [6]error
-	m.duration, errs[0] = meter.Float64Histogram("idem.call.duration", metric.WithUnit("s"),
-		metric.WithDescription("Duration of calls."), metric.WithExplicitBucketBoundaries(durations...))
-	m.wait, errs[1] = meter.Float64Histogram("idem.wait.duration", metric.WithUnit("s"),
-		metric.WithDescription("Wait of calls that waited for another call with their key."),
-		metric.WithExplicitBucketBoundaries(durations...))
-	m.age, errs[2] = meter.Float64Histogram("idem.replay.age", metric.WithUnit("s"),
-		metric.WithDescription("Time from the first use of a key to a replay."), metric.WithExplicitBucketBoundaries(ages...))
-	m.retries, errs[3] = meter.Int64Counter("idem.retries", metric.WithUnit("{retry}"),
-		metric.WithDescription("Transactions that were run again."))
-	m.unknown, errs[4] = meter.Int64Counter("idem.commit.unknown", metric.WithUnit("{commit}"),
-		metric.WithDescription("COMMITs that were not acknowledged, by their outcome."))
-	m.unreadable, errs[5] = meter.Int64Counter("idem.replay.unreadable", metric.WithUnit("{replay}"),
-		metric.WithDescription("Replays that were refused because the recorded response cannot be read."))
-	return m, errors.Join(errs[:]...)
+	var errs []error
+	count := func(name, unit, text string) *counter {
+		c, err := meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+		return &counter{Int64Counter: c}
+	}
+	measure := func(name, unit, text string, buckets []float64) *histogram {
+		h, err := meter.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(text),
+			metric.WithExplicitBucketBoundaries(buckets...))
+		errs = append(errs, err)
+		return &histogram{Float64Histogram: h}
+	}
+	m := &metrics{
+		duration:     measure("idem.call.duration", "s", "Duration of calls.", durations),
+		wait:         measure("idem.wait.duration", "s", "Wait of calls that waited for another call with their key.", durations),
+		age:          measure("idem.replay.age", "s", "Time from the first use of a key to a replay.", ages),
+		retries:      count("idem.retries", "{retry}", "Transactions that were run again."),
+		unknown:      count("idem.commit.unknown", "{commit}", "COMMITs that were not acknowledged, by their outcome."),
+		unreadable:   count("idem.replay.unreadable", "{replay}", "Replays that were refused because the recorded response cannot be read."),
+		stepDuration: measure("idem.step.duration", "s", "Duration of attempts at steps of operations.", durations),
+		published:    count("idem.outbox.messages", "{message}", "Messages that a relay gave to the broker, by outcome."),
+		publishTimes: measure("idem.outbox.publish.duration", "s", "Duration of calls of the publisher.", durations),
+		handled:      count("idem.inbox.messages", "{message}", "Messages that a consumer received, by outcome."),
+		handleTimes:  measure("idem.inbox.handle.duration", "s", "Duration of calls of a consumer, for one or many messages.", durations),
+		hindered: count("idem.inbox.hindered", "{attempt}",
+			"Attempts that failed for a reason outside of the message, such as a lock, and do not count."),
+		paused: count("idem.inbox.paused", "{message}", "Messages that a consumer put off because it had failed with many in a row."),
+		sendTimes: measure("messaging.client.operation.duration", "s",
+			"Duration of messaging operation initiated by a producer or consumer client.", durations),
+		processTimes: measure("messaging.process.duration", "s", "Duration of processing operation.", durations),
+	}
+	return m, errors.Join(errs...)
 }
 
 // end records the metrics of a call that has ended.
 func (m *metrics) end(ctx context.Context, name, kind string, data *idem.TraceEndData) {
-	labels := endedLabels{name, kind, data.Outcome, data.Cause}
-	// Enabled avoids the lookup of labels if the metric is not read.
-	if m.duration.Enabled(ctx) {
-		m.duration.Record(ctx, data.Duration.Seconds(), m.ended.get(labels, endedSet)...)
+	m.duration.record(ctx, data.Duration, labels{name: name, kind: kind, outcome: string(data.Outcome), cause: data.Cause})
+	if data.Cause == idem.CauseUnreadable {
+		m.unreadable.add(ctx, 1, labels{name: name})
 	}
-	if data.Cause == idem.CauseUnreadable && m.unreadable.Enabled(ctx) {
-		m.unreadable.Add(ctx, 1, unreadableSet(name)...)
+	if data.Waited > 0 {
+		m.wait.record(ctx, data.Waited, labels{name: name, outcome: string(data.Outcome)})
 	}
-	if data.Waited > 0 && m.wait.Enabled(ctx) {
-		labels := endedLabels{name: name, outcome: data.Outcome}
-		m.wait.Record(ctx, data.Waited.Seconds(), m.waited.get(labels, waitedSet)...)
-	}
-	if data.Outcome == idem.OutcomeReplayed && m.age.Enabled(ctx) {
-		m.age.Record(ctx, data.Age.Seconds(), m.replayed.get(name, replayedSet)...)
-	}
-}
-
-func (m *metrics) retry(ctx context.Context, name string, cause idem.Cause) {
-	if m.retries.Enabled(ctx) {
-		m.retries.Add(ctx, 1, m.retried.get(endedLabels{name: name, cause: cause}, retriedSet)...)
+	if data.Outcome == idem.OutcomeReplayed {
+		m.age.record(ctx, data.Age, labels{name: name})
 	}
 }
 
@@ -99,58 +164,10 @@ const (
 	unresolved = "unresolved"
 )
 
-func (m *metrics) resolve(ctx context.Context, name, resolution string) {
-	if m.unknown.Enabled(ctx) {
-		m.unknown.Add(ctx, 1, m.resolved.get(resolvedLabels{name, resolution}, resolvedSet)...)
-	}
-}
-
-// declare exports zeros for the counters of rare events. Without them a counter would first appear
-// with the value 1, and a rate over it would miss the first event.
+// declare exports zeros for the counters of rare events.
 func (m *metrics) declare(name string) {
-	m.unreadable.Add(context.Background(), 0, unreadableSet(name)...)
+	m.unreadable.add(context.Background(), 0, labels{name: name})
 	for _, resolution := range []string{committed, rolledBack, unresolved} {
-		m.unknown.Add(context.Background(), 0, resolvedSet(resolvedLabels{name, resolution})...)
+		m.unknown.add(context.Background(), 0, labels{name: name, resolution: resolution})
 	}
-}
-
-func endedSet(l endedLabels) []metric.RecordOption {
-	return recordSet(append(named(l.name), kindKey.String(l.kind), outcomeKey.String(string(l.outcome))), l.cause)
-}
-
-func waitedSet(l endedLabels) []metric.RecordOption {
-	return recordSet(append(named(l.name), outcomeKey.String(string(l.outcome))), idem.CauseNone)
-}
-
-func replayedSet(name string) []metric.RecordOption { return recordSet(named(name), idem.CauseNone) }
-
-func retriedSet(l endedLabels) []metric.AddOption {
-	return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(caused(named(l.name), l.cause)...))}
-}
-
-func resolvedSet(l resolvedLabels) []metric.AddOption {
-	return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(append(named(l.name), resolutionKey.String(l.resolution))...))}
-}
-
-func unreadableSet(name string) []metric.AddOption {
-	return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(named(name)...))}
-}
-
-func recordSet(attrs []attribute.KeyValue, cause idem.Cause) []metric.RecordOption {
-	return []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(caused(attrs, cause)...))}
-}
-
-// named returns the label for the name of a call, or no label for a call without a name.
-func named(name string) []attribute.KeyValue {
-	if name == "" {
-		return nil
-	}
-	return []attribute.KeyValue{nameKey.String(name)}
-}
-
-func caused(attrs []attribute.KeyValue, cause idem.Cause) []attribute.KeyValue {
-	if cause == idem.CauseNone {
-		return attrs
-	}
-	return append(attrs, causeKey.String(string(cause)))
 }

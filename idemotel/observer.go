@@ -12,13 +12,11 @@ import (
 // consumer handles. A program needs one Observer. It is safe for concurrent use, and a nil
 // *Observer does nothing.
 type Observer struct {
-	names    names
-	metrics  *metrics
-	steps    *steps
-	messages *messages
-	tracer   trace.Tracer
-	begun    cache[begunLabels, *beginning]
-	origins  origins
+	names, stepNames, consumers names
+	metrics                     *metrics
+	tracer                      trace.Tracer
+	begun                       cache[labels, *beginning]
+	origins                     origins
 }
 
 // New returns an observer for idem.WithObserver and for the Config of package idemhttp. A call that
@@ -29,20 +27,11 @@ func New(opts ...Option) (*Observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	meter := s.meter()
-	calls, err := newMetrics(meter)
+	metrics, err := newMetrics(s.meter())
 	if err != nil {
 		return nil, err
 	}
-	steps, err := newSteps(meter)
-	if err != nil {
-		return nil, err
-	}
-	messages, err := newMessages(meter)
-	if err != nil {
-		return nil, err
-	}
-	return &Observer{metrics: calls, steps: steps, messages: messages, tracer: s.tracer()}, nil
+	return &Observer{metrics: metrics, tracer: s.tracer()}, nil
 }
 
 var _ idem.Observer = (*Observer)(nil)
@@ -112,7 +101,7 @@ func (o *Observer) TraceStart(ctx context.Context, data idem.TraceStartData) con
 		return ctx
 	}
 	c := &call{observer: o, times: 1, name: o.names.tell(data.Name), kind: kindOf(&data)}
-	beginning := o.beginning(begunLabels{c.name, c.kind})
+	beginning := o.beginning(labels{name: c.name, kind: c.kind})
 	c.Context, c.span = o.tracer.Start(ctx, beginning.span, beginning.options...)
 	if c.recording = c.span.IsRecording(); c.recording {
 		o.enter(c, stageClaim)
@@ -122,7 +111,7 @@ func (o *Observer) TraceStart(ctx context.Context, data idem.TraceStartData) con
 
 // beginning returns the cached span options of a call. At the first call with a name it also
 // declares the counters.
-func (o *Observer) beginning(l begunLabels) *beginning {
+func (o *Observer) beginning(l labels) *beginning {
 	b, ok := o.begun.find(l)
 	if !ok {
 		b = o.begun.add(l, newBeginning(l))
@@ -140,7 +129,7 @@ func (o *Observer) TraceEvent(ctx context.Context, data idem.TraceEventData) {
 	}
 	switch data.Event {
 	case idem.EventRetried:
-		o.metrics.retry(c, c.name, data.Cause)
+		o.metrics.retries.add(c, 1, labels{name: c.name, cause: data.Cause})
 	case idem.EventOutcomeUnknown:
 		c.unresolved = true
 	case idem.EventResolvedCommitted:
@@ -155,7 +144,7 @@ func (o *Observer) TraceEvent(ctx context.Context, data idem.TraceEventData) {
 
 func (o *Observer) resolve(c *call, resolution string) {
 	c.unresolved = false
-	o.metrics.resolve(c, c.name, resolution)
+	o.metrics.unknown.add(c, 1, labels{name: c.name, resolution: resolution})
 }
 
 // TraceEnd records the metrics of a call and ends its span.

@@ -39,7 +39,7 @@ func (o *Observer) TraceHandlerStart(ctx context.Context, data inbox.TraceHandle
 		return ctx
 	}
 	options := []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(consumerKey.String(o.messages.consumers.tell(data.Consumer))),
+		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(consumerKey.String(o.consumers.tell(data.Consumer))),
 	}
 	for _, t := range data.Traces {
 		producer := w3c.Extract(ctx, propagation.MapCarrier{"traceparent": t.Parent, "tracestate": t.State})

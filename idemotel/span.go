@@ -1,6 +1,8 @@
 package idemotel
 
 import (
+	"cmp"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -17,33 +19,33 @@ const (
 	ageKey       = attribute.Key("idem.replay.age")
 )
 
-// Names of the spans of stages.
+// stages has the name of the span that each event begins. A call begins with a claim.
+var stages = map[idem.Event]string{
+	idem.EventWaiting:        "idem wait",
+	idem.EventExecuting:      "idem fn",
+	idem.EventRecording:      "idem commit",
+	idem.EventRetried:        stageClaim,
+	idem.EventOutcomeUnknown: "idem resolve",
+}
+
 const (
-	stageClaim   = "idem claim"
-	stageWait    = "idem wait"
-	stageFn      = "idem fn"
-	stageCommit  = "idem commit"
-	stageRecord  = "idem record" // in a DoTx, where the caller commits
-	stageResolve = "idem resolve"
+	stageClaim  = "idem claim"
+	stageRecord = "idem record" // instead of commit in a DoTx, where the caller commits
 )
 
-// beginning holds the name and options of the span of a call. They are the same for all calls with
-// the same name and kind.
+// beginning holds the name and options of the span of a call or a step. They are the same for all
+// spans with the same labels.
 type beginning struct {
 	span    string
 	options []trace.SpanStartOption
 }
 
-type begunLabels struct{ name, kind string }
-
-func newBeginning(l begunLabels) *beginning {
-	b := &beginning{span: "idem"}
-	if l.name != "" {
-		b.span += " " + l.name
-	}
-	b.options = []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindInternal),
-		trace.WithAttributes(append(named(l.name), kindKey.String(l.kind))...),
+func newBeginning(l labels) *beginning {
+	b := &beginning{span: "idem", options: []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(l.attributes()...),
+	}}
+	if name := cmp.Or(l.stepKind, l.name); name != "" {
+		b.span += " " + name
 	}
 	return b
 }
@@ -68,21 +70,12 @@ func (c *call) leave(cause idem.Cause) {
 // proceed ends the current stage and starts the stage that the event begins.
 func (o *Observer) proceed(c *call, data *idem.TraceEventData) {
 	c.leave(data.Cause)
-	switch data.Event {
-	case idem.EventWaiting:
-		o.enter(c, stageWait)
-	case idem.EventExecuting:
-		o.enter(c, stageFn)
-	case idem.EventRecording:
-		if c.kind == kindDoTx {
-			o.enter(c, stageRecord)
-			return
-		}
-		o.enter(c, stageCommit)
-	case idem.EventRetried:
-		o.enter(c, stageClaim)
-	case idem.EventOutcomeUnknown:
-		o.enter(c, stageResolve)
+	stage := stages[data.Event]
+	if data.Event == idem.EventRecording && c.kind == kindDoTx {
+		stage = stageRecord
+	}
+	if stage != "" {
+		o.enter(c, stage)
 	}
 }
 
@@ -90,7 +83,7 @@ func (o *Observer) proceed(c *call, data *idem.TraceEventData) {
 // and replays get such a link.
 func (o *Observer) finish(c *call, data *idem.TraceEndData) {
 	c.leave(data.Cause)
-	attrs := []attribute.KeyValue{outcomeKey.String(string(data.Outcome)), attemptsKey.Int(data.Attempts)}
+	attrs := append(labels{outcome: string(data.Outcome), cause: data.Cause}.attributes(), attemptsKey.Int(data.Attempts))
 	if data.ExecutionID != "" {
 		attrs = append(attrs, executionKey.String(data.ExecutionID))
 	}
@@ -100,7 +93,7 @@ func (o *Observer) finish(c *call, data *idem.TraceEndData) {
 	if data.Outcome == idem.OutcomeReplayed {
 		attrs = append(attrs, ageKey.Float64(data.Age.Seconds()))
 	}
-	c.span.SetAttributes(caused(attrs, data.Cause)...)
+	c.span.SetAttributes(attrs...)
 	switch data.Outcome {
 	case idem.OutcomeExecuted, idem.OutcomeRejected:
 		o.origins.add(data.ExecutionID, c.span.SpanContext())

@@ -57,18 +57,18 @@ func Watch(pool *pgxpool.Pool, opts ...Option) (*Gauges, error) {
 	}
 	g.ended, g.end = context.WithCancel(context.Background())
 	meter := s.meter()
-	instruments, err := newInstruments(meter)
+	gauges, all, err := newGauges(meter)
 	if err != nil {
 		return nil, err
 	}
-	poolSet := newPoolSet(g.poolName)
 	g.registration, err = meter.RegisterCallback(func(ctx context.Context, to metric.Observer) error {
-		instruments.showPool(to, g.pool.Stat(), poolSet)
+		r := reading{to, gauges}
+		r.showPool(g.pool.Stat(), g.poolName)
 		if figures, ok := g.latest(ctx); ok {
-			instruments.show(to, &figures)
+			r.show(&figures)
 		}
 		return nil
-	}, instruments.all...)
+	}, all...)
 	if err != nil {
 		g.end()
 		return nil, err

@@ -14,23 +14,14 @@ import (
 // only as long as the inbox keeps its record. The ID and the Type are not signed, so an attacker
 // with a copy of a delivery could send it under another ID or Type. TLS keeps deliveries secret; if
 // that is not enough, use ByContent.
-func GitHub(secrets ...string) (Verifier, error) {
-	parsed, err := newSecrets(secrets, asBytes)
-	if err != nil {
-		return nil, err
-	}
-	return &github{parsed}, nil
-}
+func GitHub(secrets ...string) (Verifier, error) { return newScheme(secrets, asBytes, verifyGitHub) }
 
-type github struct{ secrets secrets }
-
-// Verify implements Verifier.
-func (g *github) Verify(r *http.Request, body []byte) (Event, error) {
+func verifyGitHub(secrets secrets, r *http.Request, body []byte) (Event, error) {
 	value, err := singleField(r.Header, "X-Hub-Signature-256")
 	if err != nil {
 		return Event{}, err
 	}
-	if !g.secrets.match(parseGitHub(value), body) {
+	if !secrets.match(parseGitHub(value), body) {
 		return Event{}, ErrSignature
 	}
 	id, err := singleField(r.Header, "X-GitHub-Delivery")

@@ -105,25 +105,35 @@ func isValidName(text string) bool {
 //   - 503 with a Retry-After otherwise: the effect is not committed, or the outcome of the commit
 //     is not known.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a := answer{w, r, h.config.Logger}
 	if r.Method != http.MethodPost {
-		a.wrongMethod()
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "webhooks must use POST", http.StatusMethodNotAllowed)
 		return
 	}
+	a := answer{w, r, h.config.Logger}
 	body, err := h.read(w, r)
+	if _, isLarge := errors.AsType[*http.MaxBytesError](err); isLarge {
+		a.log(slog.LevelWarn, "webhook: the body is larger than HandlerConfig.MaxBody", err)
+		http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
+		return
+	}
 	if err != nil {
-		a.badBody(err)
+		http.Error(w, "the body is incomplete", http.StatusBadRequest)
 		return
 	}
 	event, err := h.verify(r, body)
 	switch {
 	case err != nil:
-		a.unverified(err)
+		// The answer does not show whether the signature is invalid or too old, because the sender
+		// may be an attacker.
+		a.log(slog.LevelWarn, "webhook: a request was refused", err)
+		http.Error(w, "unauthorized", http.StatusUnauthorized)
 	case !isValidName(event.ID):
-		a.withoutID()
+		a.log(slog.LevelWarn, "webhook: an event has no valid id", nil)
+		http.Error(w, "the event has no valid id", http.StatusBadRequest)
 	default:
 		outcome, err := h.apply(r, event, body)
-		a.log = a.log.With("message", event.ID)
+		a.logger = a.logger.With("message", event.ID)
 		a.outcome(outcome, err)
 	}
 }
@@ -165,35 +175,9 @@ func (h *Handler) apply(r *http.Request, event Event, body []byte) (inbox.Outcom
 // answer writes the response of a request, and logs the reason. The ID of an event is logged only
 // after its verification.
 type answer struct {
-	w   http.ResponseWriter
-	r   *http.Request
-	log *slog.Logger
-}
-
-func (a answer) wrongMethod() {
-	a.w.Header().Set("Allow", http.MethodPost)
-	http.Error(a.w, "webhooks must use POST", http.StatusMethodNotAllowed)
-}
-
-func (a answer) badBody(err error) {
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		a.logError(slog.LevelWarn, "webhook: the body is larger than HandlerConfig.MaxBody", err)
-		http.Error(a.w, "the body is too large", http.StatusRequestEntityTooLarge)
-		return
-	}
-	http.Error(a.w, "the body is incomplete", http.StatusBadRequest)
-}
-
-// unverified answers 401. The answer does not show whether the signature is invalid or too old,
-// because the sender may be an attacker.
-func (a answer) unverified(err error) {
-	a.logError(slog.LevelWarn, "webhook: a request was refused", err)
-	http.Error(a.w, "unauthorized", http.StatusUnauthorized)
-}
-
-func (a answer) withoutID() {
-	a.logError(slog.LevelWarn, "webhook: an event has no valid id", nil)
-	http.Error(a.w, "the event has no valid id", http.StatusBadRequest)
+	w      http.ResponseWriter
+	r      *http.Request
+	logger *slog.Logger
 }
 
 // outcome answers an event that was passed to the inbox. Its Outcome is valid beside an error, too.
@@ -203,16 +187,16 @@ func (a answer) outcome(outcome inbox.Outcome, err error) {
 	case outcome.State == inbox.Done, outcome.State == inbox.Duplicate:
 		a.w.WriteHeader(http.StatusOK)
 	case outcome.State == inbox.Dead && errors.Is(reason, inbox.ErrMismatch):
-		a.logError(slog.LevelError, "webhook: an event has the id of another event", reason)
+		a.log(slog.LevelError, "webhook: an event has the id of another event", reason)
 		http.Error(a.w, "this id belongs to another event", http.StatusConflict)
 	case outcome.State == inbox.Dead:
-		a.logError(slog.LevelError, "webhook: an event was dead-lettered", reason)
+		a.log(slog.LevelError, "webhook: an event was dead-lettered", reason)
 		a.w.WriteHeader(http.StatusOK)
 	case a.r.Context().Err() != nil:
-		a.logError(slog.LevelDebug, "webhook: the provider has closed the connection", reason)
+		a.log(slog.LevelDebug, "webhook: the provider has closed the connection", reason)
 		a.retryLater(outcome.RetryAt)
 	default:
-		a.logError(slog.LevelWarn, "webhook: an event has had no effect yet", reason)
+		a.log(slog.LevelWarn, "webhook: an event has had no effect yet", reason)
 		a.retryLater(outcome.RetryAt)
 	}
 }
@@ -225,6 +209,6 @@ func (a answer) retryLater(at time.Time) {
 	http.Error(a.w, "not done yet", http.StatusServiceUnavailable)
 }
 
-func (a answer) logError(level slog.Level, text string, err error) {
-	a.log.Log(a.r.Context(), level, text, "error", err)
+func (a answer) log(level slog.Level, text string, err error) {
+	a.logger.Log(a.r.Context(), level, text, "error", err)
 }

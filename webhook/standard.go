@@ -22,24 +22,16 @@ func Svix(secrets ...string) (Verifier, error) {
 	return newStandard("Svix-", secrets)
 }
 
-type standard struct {
-	prefix  string
-	secrets secrets
-}
-
 func newStandard(prefix string, texts []string) (Verifier, error) {
-	secrets, err := newSecrets(texts, fromBase64)
-	if err != nil {
-		return nil, err
-	}
-	return &standard{prefix, secrets}, nil
+	return newScheme(texts, fromBase64, func(secrets secrets, r *http.Request, body []byte) (Event, error) {
+		return verifyStandard(prefix, secrets, r, body)
+	})
 }
 
-// Verify implements Verifier.
-func (s *standard) Verify(r *http.Request, body []byte) (Event, error) {
+func verifyStandard(prefix string, secrets secrets, r *http.Request, body []byte) (Event, error) {
 	var fields [3]string
 	for i, name := range []string{"Id", "Timestamp", "Signature"} {
-		value, err := singleField(r.Header, s.prefix+name)
+		value, err := singleField(r.Header, prefix+name)
 		if err != nil {
 			return Event{}, err
 		}
@@ -52,7 +44,7 @@ func (s *standard) Verify(r *http.Request, body []byte) (Event, error) {
 		return Event{}, err
 	case strings.Contains(id, "."):
 		return Event{}, fmt.Errorf("%w: the id contains a full stop", ErrSignature)
-	case !s.secrets.match(parseStandard(signatures), standardContent(id, seconds, body)...):
+	case !secrets.match(parseStandard(signatures), standardContent(id, seconds, body)...):
 		return Event{}, ErrSignature
 	}
 	return Event{ID: id, SentAt: at}, nil

@@ -14,18 +14,9 @@ import (
 //
 // Stripe signs each delivery anew, and the member "pending_webhooks" may differ. So the payload of
 // an event is the body without that member, as compact JSON.
-func Stripe(secrets ...string) (Verifier, error) {
-	parsed, err := newSecrets(secrets, asBytes)
-	if err != nil {
-		return nil, err
-	}
-	return &stripe{parsed}, nil
-}
+func Stripe(secrets ...string) (Verifier, error) { return newScheme(secrets, asBytes, verifyStripe) }
 
-type stripe struct{ secrets secrets }
-
-// Verify implements Verifier.
-func (s *stripe) Verify(r *http.Request, body []byte) (Event, error) {
+func verifyStripe(secrets secrets, r *http.Request, body []byte) (Event, error) {
 	value, err := singleField(r.Header, "Stripe-Signature")
 	if err != nil {
 		return Event{}, err
@@ -38,7 +29,7 @@ func (s *stripe) Verify(r *http.Request, body []byte) (Event, error) {
 	switch {
 	case err != nil:
 		return Event{}, err
-	case !s.secrets.match(signatures, []byte(seconds+"."), body):
+	case !secrets.match(signatures, []byte(seconds+"."), body):
 		return Event{}, ErrSignature
 	}
 	id, payload := readStripe(body)

@@ -41,6 +41,27 @@ type Event struct {
 	Payload []byte
 }
 
+// scheme is a Verifier with the secrets of an endpoint.
+type scheme struct {
+	secrets secrets
+	verify  verifyFunc
+}
+
+type verifyFunc func(secrets secrets, r *http.Request, body []byte) (Event, error)
+
+func newScheme(texts []string, decode func(string) ([]byte, error), verify verifyFunc) (Verifier, error) {
+	secrets, err := newSecrets(texts, decode)
+	if err != nil {
+		return nil, err
+	}
+	return &scheme{secrets, verify}, nil
+}
+
+// Verify implements Verifier.
+func (s *scheme) Verify(r *http.Request, body []byte) (Event, error) {
+	return s.verify(s.secrets, r, body)
+}
+
 // ErrSignature says that a request has no valid signature.
 var ErrSignature = errors.New("webhook: no valid signature")
 

@@ -47,31 +47,30 @@ func execMode(conn *pgx.Conn) pgx.QueryExecMode {
 
 // MustPrepare reports whether Prepare would send something.
 func MustPrepare(conn *pgx.Conn, statements []*Statement) bool {
+	return len(unprepared(conn, statements)) > 0
+}
+
+// unprepared returns the statements that the connection has to prepare.
+func unprepared(conn *pgx.Conn, statements []*Statement) (cold []*Statement) {
 	if execMode(conn) != pgx.QueryExecModeCacheStatement {
-		return false
+		return nil
 	}
 	known := preparedOn(conn)
 	for _, s := range statements {
 		if known[s] == nil {
-			return true
+			cold = append(cold, s)
 		}
 	}
-	return false
+	return cold
 }
 
 // Prepare prepares statements on a connection whose exec mode prepares statements. It takes one
 // round trip, once per connection, and sends the commands in ahead first. If there is nothing to
 // prepare, it sends nothing.
 func Prepare(ctx context.Context, conn *pgx.Conn, statements []*Statement, ahead ...*Ahead) error {
-	if !MustPrepare(conn, statements) {
+	cold := unprepared(conn, statements)
+	if len(cold) == 0 {
 		return nil
-	}
-	var cold []*Statement
-	known := preparedForUpdate(conn)
-	for _, s := range statements {
-		if known[s] == nil {
-			cold = append(cold, s)
-		}
 	}
 	return replace(ctx, conn, ahead, nil, cold)
 }
@@ -98,13 +97,16 @@ func (s *Statement) text() string {
 }
 
 // MustReplan reports whether Replan would send something.
-func MustReplan(conn *pgx.Conn) bool {
+func MustReplan(conn *pgx.Conn) bool { return len(outdated(conn)) > 0 }
+
+// outdated returns the statements whose plans are too old.
+func outdated(conn *pgx.Conn) (due []*Statement) {
 	for s, p := range preparedOn(conn) {
 		if s.Replan && time.Since(p.planned) > planAge {
-			return true
+			due = append(due, s)
 		}
 	}
-	return false
+	return due
 }
 
 // Replan deallocates the statements whose plans are too old, and prepares them again. It takes one
@@ -112,12 +114,7 @@ func MustReplan(conn *pgx.Conn) bool {
 // reuse them by their text. So Replan sends protocol messages instead of SQL, and a text that
 // differs from the old one.
 func Replan(ctx context.Context, conn *pgx.Conn, ahead ...*Ahead) error {
-	var due []*Statement
-	for s, p := range preparedOn(conn) {
-		if s.Replan && time.Since(p.planned) > planAge {
-			due = append(due, s)
-		}
-	}
+	due := outdated(conn)
 	return replace(ctx, conn, ahead, due, due)
 }
 
@@ -212,8 +209,7 @@ func readPrepared(known preparedSet, s *Statement, pipeline *pgconn.Pipeline) er
 // explainDuplicate adds to err what to do if the session has a statement of that name already.
 func explainDuplicate(name string, err error) error {
 	const duplicatePreparedStatement = "42P05"
-	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) || pgErr.Code != duplicatePreparedStatement {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != duplicatePreparedStatement {
 		return err
 	}
 	return fmt.Errorf("idem: the session has another prepared statement named %s: either the application prepares one under this name, "+

@@ -9,6 +9,7 @@ package roundtrip
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -125,35 +126,24 @@ func (t *Trip) Skip() pgconn.CommandTag {
 
 // Row reads the answer to the next statement, which has at most one row, with scan. It reports
 // whether there was a row.
-func (t *Trip) Row(scan func(*Row)) bool {
-	answer := t.next()
-	if answer == nil {
-		return false
-	}
-	found := answer.NextRow()
-	if found {
-		t.row = Row{values: answer.Values(), fields: answer.FieldDescriptions()}
-		scan(&t.row)
-		if t.row.err != nil {
-			t.err = t.row.err
-		}
-	}
-	t.close(answer)
-	return found && t.err == nil
-}
+func (t *Trip) Row(scan func(*Row)) bool { return t.read(scan, 1) > 0 && t.err == nil }
 
 // Rows reads the answer to the next statement, which may have many rows, with scan.
-func (t *Trip) Rows(scan func(*Row)) {
+func (t *Trip) Rows(scan func(*Row)) { t.read(scan, math.MaxInt) }
+
+// read reads up to limit rows of the answer to the next statement, and returns how many there were.
+func (t *Trip) read(scan func(*Row), limit int) (n int) {
 	answer := t.next()
 	if answer == nil {
-		return
+		return 0
 	}
-	for t.err == nil && answer.NextRow() {
+	for ; n < limit && t.err == nil && answer.NextRow(); n++ {
 		t.row = Row{values: answer.Values(), fields: answer.FieldDescriptions()}
 		scan(&t.row)
 		t.err = t.row.err
 	}
 	t.close(answer)
+	return n
 }
 
 // Err returns the first error so far.
