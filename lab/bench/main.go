@@ -36,8 +36,8 @@ type suite struct {
 var suites = map[string]suite{
 	"calls":      {calls.Scenarios, calls.Modules},
 	"profile":    {calls.Profile, calls.Modules},
-	"operations": {func(quick bool, _ uint64) []runner.Scenario { return operations.Scenarios(quick) }, operations.Modules},
-	"messages":   {func(quick bool, _ uint64) []runner.Scenario { return messages.Scenarios(quick) }, messages.Modules},
+	"operations": {operations.Scenarios, operations.Modules},
+	"messages":   {messages.Scenarios, messages.Modules},
 }
 
 type options struct {

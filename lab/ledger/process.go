@@ -25,7 +25,7 @@ func Ready() { fmt.Println("ready") }
 
 // Process is a child process that runs the test binary in a role. It is killed at the end of the
 // test process.
-type Process struct{ child *child.Process }
+type Process = child.Process
 
 // Start starts a process with additional environment variables, and returns when the process has
 // called Ready. The process writes its standard error to log.
@@ -48,14 +48,8 @@ func Start(name string, log io.Writer, env ...string) (*Process, error) {
 		c.Kill()
 		return nil, errors.Join(fmt.Errorf("the process printed %q, want ready", line), err)
 	}
-	return &Process{c}, nil
+	return c, nil
 }
-
-// Done returns a channel that is closed when the process has ended.
-func (p *Process) Done() <-chan struct{} { return p.child.Done() }
-
-// Kill kills the process.
-func (p *Process) Kill() { p.child.Kill() }
 
 // group is a number of processes with one role.
 type group struct {

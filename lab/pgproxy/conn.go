@@ -1,6 +1,7 @@
 package pgproxy
 
 import (
+	"context"
 	"net"
 	"sync"
 	"time"
@@ -16,8 +17,8 @@ type Conn struct {
 	up, down       *pipe // to the server, to the client
 	dialogue       dialogue
 	done           chan struct{}
-	muting         sync.Once
-	muted          chan struct{}
+	muted          context.Context // done once nothing more is forwarded; it also ends the waiting for a latency
+	mute           func()
 
 	// Used only by the goroutine that reads from the client.
 	names      names
@@ -27,7 +28,8 @@ type Conn struct {
 // newConn takes ownership of two connected sockets. first is the client's startup packet, which is
 // forwarded unchanged.
 func newConn(p *Proxy, id int, client, server net.Conn, first []byte) *Conn {
-	c := &Conn{proxy: p, id: id, client: client, server: server, done: make(chan struct{}), muted: make(chan struct{}), names: newNames()}
+	c := &Conn{proxy: p, id: id, client: client, server: server, done: make(chan struct{}), names: newNames()}
+	c.muted, c.mute = context.WithCancel(context.Background())
 	c.up = newPipe(c, ToServer, client, server)
 	c.down = newPipe(c, ToClient, server, client)
 	c.up.hear, c.down.hear = c.fromClient, c.fromServer
@@ -112,13 +114,6 @@ func (c *Conn) run() {
 	close(c.done)
 }
 
-// mute stops all forwarding for good, and interrupts the waiting for a latency.
-func (c *Conn) mute() {
-	c.muting.Do(func() { close(c.muted) })
-	c.up.gate.mute()
-	c.down.gate.mute()
-}
-
 // await returns at about the given time, or once the connection is muted.
 func (c *Conn) await(due time.Time) {
 	const precise = 2 * time.Millisecond // the last part of the wait, which nothing interrupts
@@ -127,7 +122,7 @@ func (c *Conn) await(due time.Time) {
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-c.muted:
+		case <-c.muted.Done():
 			return
 		}
 	}

@@ -8,12 +8,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // TestMain checks for goroutines that Close has left.
 func TestClose_EndsConnectionsInAnyState(t *testing.T) {
 	t.Parallel()
-	p, err := pgproxy.New(database(t))
+	p, err := pgproxy.New(pgtest.DSN(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +24,7 @@ func TestClose_EndsConnectionsInAnyState(t *testing.T) {
 		conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
 		seen := p.Next(pgproxy.Seen, pgproxy.Contains(sql))
 		running = append(running, inBackground(func() error { _, err := conn.Exec(context.Background(), sql); return err }))
-		return receive(t, seen, sql).Conn
+		return waiting.For(t, sql, seen).Conn
 	}
 	sent("select pg_sleep(60), 'busy'")
 	sent("select pg_sleep(60), 'frozen'").Freeze()
@@ -32,11 +34,11 @@ func TestClose_EndsConnectionsInAnyState(t *testing.T) {
 		p.Refuse(how)
 		running = append(running, inBackground(func() error { _, err := pgconn.Connect(context.Background(), p.DSN()); return err }))
 	}
-	if err := receive(t, inBackground(p.Close), "the proxy to close"); err != nil {
+	if err := waiting.For(t, "the proxy to close", inBackground(p.Close)); err != nil {
 		t.Error(err)
 	}
 	for _, done := range running {
-		if err := receive(t, done, "the client to notice"); err == nil {
+		if err := waiting.For(t, "the client to notice", done); err == nil {
 			t.Error("a statement has succeeded")
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // roundTrip returns the first of many round trips that takes less than limit, or else the fastest.
@@ -12,7 +14,7 @@ import (
 func roundTrip(t testing.TB, conn *pgx.Conn, limit time.Duration) time.Duration {
 	t.Helper()
 	fastest := time.Hour
-	for deadline := time.Now().Add(patience); fastest >= limit && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(waiting.Limit); fastest >= limit && time.Now().Before(deadline); {
 		begin := time.Now()
 		if err := conn.Ping(within(t)); err != nil {
 			t.Fatal(err)

@@ -1,38 +1,41 @@
 package pgproxy
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // gate is the last check before a byte is written. A frozen stream waits at the gate, and a muted
 // stream ends there.
 type gate struct {
-	mu    sync.Mutex
-	shut  chan struct{} // closed when the gate opens; nil while it is open
-	muted bool
+	muted context.Context // done once the connection forwards nothing more
+
+	mu   sync.Mutex
+	shut chan struct{} // closed when the gate opens; nil while it is open
 }
 
 // pass waits while the gate is shut. It reports false if the stream is muted.
 func (g *gate) pass() bool {
 	for {
 		g.mu.Lock()
-		shut, muted := g.shut, g.muted
+		shut := g.shut
 		g.mu.Unlock()
-		if muted || shut == nil {
-			return !muted
+		if shut == nil || g.isMuted() {
+			return !g.isMuted()
 		}
-		<-shut
+		select {
+		case <-shut:
+		case <-g.muted.Done():
+		}
 	}
 }
 
-func (g *gate) isMuted() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.muted
-}
+func (g *gate) isMuted() bool { return g.muted.Err() != nil }
 
 func (g *gate) freeze() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shut == nil && !g.muted {
+	if g.shut == nil {
 		g.shut = make(chan struct{})
 	}
 }
@@ -40,18 +43,6 @@ func (g *gate) freeze() {
 func (g *gate) resume() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.open()
-}
-
-// mute ends the stream for good. A frozen stream is released, so that its writer can end.
-func (g *gate) mute() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.muted = true
-	g.open()
-}
-
-func (g *gate) open() {
 	if g.shut != nil {
 		close(g.shut)
 		g.shut = nil

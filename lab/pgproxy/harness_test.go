@@ -2,25 +2,20 @@ package pgproxy_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/lab/waiting"
 )
-
-// patience is how long a test waits for an expected event. It only decides how soon a hanging test
-// fails.
-const patience = waiting.Limit
 
 // TestMain fails if a closed proxy has left a goroutine.
 func TestMain(m *testing.M) {
@@ -44,31 +39,13 @@ func leaked() string {
 	return strings.Join(left, "\n\n")
 }
 
-func database(t testing.TB) string {
-	t.Helper()
-	dsn := os.Getenv("IDEM_TEST_DATABASE_URL")
-	if dsn == "" {
-		t.Skip("no database: run the tests through `make test`")
-	}
-	return dsn
-}
-
 // within returns a context that ends with the test or after a time.
 var within = waiting.Within
 
-// start returns a proxy in front of the test database.
+// start returns a proxy in front of a new database.
 func start(t testing.TB) *pgproxy.Proxy {
 	t.Helper()
-	p, err := pgproxy.New(database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return p
+	return pgtest.Proxy(t, pgtest.DSN(t))
 }
 
 var modes = []pgx.QueryExecMode{
@@ -109,56 +86,42 @@ func only(t testing.TB, p *pgproxy.Proxy) *pgproxy.Conn {
 	return conns[0]
 }
 
-// witness reads the database without a proxy.
+// witness reads the database of a proxy without that proxy. It has the table t and the sequence
+// t_seq. A rollback does not undo a sequence.
 type witness struct {
-	t    testing.TB
-	conn *pgx.Conn
-	// name is that of a table (id int unique), and with _seq that of a sequence. A rollback does
-	// not undo a sequence.
-	name string
+	t     testing.TB
+	proxy *pgproxy.Proxy
+	conn  *pgx.Conn
 }
 
 func newWitness(t testing.TB) *witness {
 	t.Helper()
-	w := &witness{t, connect(t, database(t), pgx.QueryExecModeExec), "pgproxy_" + strings.ToLower(rand.Text())}
-	w.exec("create table %[1]s (id int primary key, late int unique deferrable initially deferred); create sequence %[1]s_seq")
-	t.Cleanup(func() { w.exec("drop table %[1]s; drop sequence %[1]s_seq") })
+	dsn := pgtest.DSN(t)
+	w := &witness{t, pgtest.Proxy(t, dsn), connect(t, dsn, pgx.QueryExecModeExec)}
+	w.exec("create table t (id int primary key, late int unique deferrable initially deferred)")
+	w.exec("create sequence t_seq")
 	return w
 }
 
-func (w *witness) sql(format string) string { return fmt.Sprintf(format, w.name) }
-
-func (w *witness) exec(format string) {
+func (w *witness) exec(sql string) {
 	w.t.Helper()
-	if _, err := w.conn.Exec(within(w.t), w.sql(format)); err != nil {
-		w.t.Fatal(err)
-	}
+	mustExec(w.t, w.conn, sql)
 }
 
 // rows returns how many rows are committed.
-func (w *witness) rows() int { return w.number("select count(*) from %s") }
+func (w *witness) rows() int { return w.number("select count(*) from t") }
 
 // drawn returns how many numbers were taken from the sequence, committed or not.
 func (w *witness) drawn() int {
-	return w.number("select case when is_called then last_value else 0 end from %s_seq")
+	return w.number("select case when is_called then last_value else 0 end from t_seq")
 }
 
-func (w *witness) number(format string) (n int) {
+func (w *witness) number(sql string) (n int) {
 	w.t.Helper()
-	if err := w.conn.QueryRow(within(w.t), w.sql(format)).Scan(&n); err != nil {
+	if err := w.conn.QueryRow(within(w.t), sql).Scan(&n); err != nil {
 		w.t.Fatal(err)
 	}
 	return n
-}
-
-func receive[T any](t testing.TB, from <-chan T, what string) (value T) {
-	t.Helper()
-	select {
-	case value = <-from:
-	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
-	}
-	return value
 }
 
 func inBackground(f func() error) <-chan error {

@@ -56,7 +56,7 @@ type pipe struct {
 }
 
 func newPipe(c *Conn, dir Direction, src, dst net.Conn) *pipe {
-	return &pipe{conn: c, dir: dir, dst: dst, src: pgwire.NewReader(src), draft: newDraft(), queue: make(chan parcel, queueLen)}
+	return &pipe{conn: c, dir: dir, dst: dst, src: pgwire.NewReader(src), draft: newDraft(), queue: make(chan parcel, queueLen), gate: gate{muted: c.muted}}
 }
 
 // read reads until the stream ends. The end of the stream then passes through the queue too, behind

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 var breakages = []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup, pgproxy.BlackHole}
@@ -14,18 +15,17 @@ var breakages = []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup, pgproxy.BlackHol
 // broken is a transaction whose COMMIT, together with an insert, runs into a trap.
 type broken struct {
 	*witness
-	proxy *pgproxy.Proxy
-	conn  *pgx.Conn
-	link  *pgproxy.Conn
+	conn *pgx.Conn
+	link *pgproxy.Conn
 }
 
 func begin(t *testing.T, mode pgx.QueryExecMode) *broken {
 	t.Helper()
-	b := &broken{witness: newWitness(t), proxy: start(t)}
+	b := &broken{witness: newWitness(t)}
 	b.conn = connect(t, b.proxy.DSN(), mode)
 	b.link = only(t, b.proxy)
 	mustExec(t, b.conn, "begin")
-	mustExec(t, b.conn, b.sql("insert into %s values ($1)"), 1)
+	mustExec(t, b.conn, "insert into t values ($1)", 1)
 	return b
 }
 
@@ -39,23 +39,22 @@ func (b *broken) commit(trap *pgproxy.Trap) (pgproxy.Event, error) {
 	defer giveUp()
 	done := inBackground(func() error {
 		batch := &pgx.Batch{}
-		batch.Queue(b.sql("select nextval('%s_seq')"))
+		batch.Queue("select nextval('t_seq')")
 		batch.Queue("commit")
 		return b.conn.SendBatch(ctx, batch).Close()
 	})
-	event := receive(b.t, trap.Fired(), "the trap to spring")
+	event := waiting.For(b.t, "the trap to spring", trap.Fired())
 	if trap.Count() != 1 {
 		b.t.Errorf("the trap has sprung %d times", trap.Count())
 	}
 	giveUp()
-	return event, receive(b.t, done, "the client to notice")
+	return event, waiting.For(b.t, "the client to notice", done)
 }
 
 // A commit that breaks at a point has taken effect or not, whatever the timing, and the client gets
 // no answer.
 func TestTrap_BreaksACommitAtItsPoint(t *testing.T) {
 	t.Parallel()
-	database(t)
 	for name, test := range map[string]struct {
 		at          pgproxy.Point
 		rows, drawn int
@@ -78,7 +77,7 @@ func TestTrap_BreaksACommitAtItsPoint(t *testing.T) {
 						t.Errorf("%v: the trap reported %+v", how, event)
 					}
 					b.link.Cut(pgproxy.Reset)
-					receive(t, b.link.Done(), "the server to notice")
+					waiting.For(t, "the server to notice", b.link.Done())
 					drawn := test.drawn
 					if mode == pgx.QueryExecModeSimpleProtocol {
 						drawn = test.rows // the pipeline is one message, and the server executes all of it or nothing
@@ -116,12 +115,12 @@ func TestTrap_FreezesAStreamAtAByte(t *testing.T) {
 	link := only(t, p)
 	trap := p.ArmEach(pgproxy.AtByte(link, pgproxy.ToClient, link.Bytes(pgproxy.ToClient)+7), pgproxy.Freeze)
 	done := inBackground(func() error { _, err := conn.Exec(within(t), "select 1"); return err })
-	receive(t, trap.Fired(), "the trap to spring")
+	waiting.For(t, "the trap to spring", trap.Fired())
 	if len(done) != 0 {
 		t.Error("answered while frozen")
 	}
 	link.Resume()
-	if err := receive(t, done, "the answer"); err != nil {
+	if err := waiting.For(t, "the answer", done); err != nil {
 		t.Error(err)
 	}
 	mustExec(t, conn, "select 2")

@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 func TestReplace_FailsAStatementThatWasExecuted(t *testing.T) {
 	t.Parallel()
-	database(t)
 	inEveryMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
 		b := begin(t, mode)
 		trap := b.proxy.Replace(pgproxy.IsCommit, "COMMIT", "40003")
@@ -33,7 +33,7 @@ func TestReplace_FailsAStatementThatWasExecuted(t *testing.T) {
 
 func TestNewRewriting_ServerGetsTheNewText(t *testing.T) {
 	t.Parallel()
-	p, err := pgproxy.NewRewriting(database(t), func(sql string) string { return strings.ReplaceAll(sql, "seven()", "7") })
+	p, err := pgproxy.NewRewriting(pgtest.DSN(t), func(sql string) string { return strings.ReplaceAll(sql, "seven()", "7") })
 	if err != nil {
 		t.Fatal(err)
 	}

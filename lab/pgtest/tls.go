@@ -2,15 +2,11 @@ package pgtest
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
 	"io"
-	"math/big"
 	"net"
+	"net/http/httptest"
 	"net/url"
 	"sync"
 	"testing"
@@ -47,8 +43,10 @@ func tlsInFrontOf(t testing.TB, dsn string, closeAfter []byte) string {
 		t.Fatalf("pgtest: %v", err)
 	}
 	network, to := pgconn.NetworkAddress(server.Host, server.Port)
+	certified := httptest.NewTLSServer(nil) // has a certificate for the loopback address
+	defer certified.Close()
 	front := &tlsFront{
-		config:     &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}},
+		config:     &tls.Config{Certificates: certified.TLS.Certificates},
 		dial:       func() (net.Conn, error) { return net.Dial(network, to) },
 		closeAfter: closeAfter,
 	}
@@ -162,20 +160,4 @@ func (p *packets) hold(holds bool) {
 		p.waiting = nil
 	}
 	p.holds = holds
-}
-
-func selfSigned(t testing.TB) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatalf("pgtest: %v", err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatalf("pgtest: %v", err)
-	}
-	return tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key}
 }

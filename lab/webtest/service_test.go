@@ -18,33 +18,8 @@ import (
 // end of the test.
 func startOrders(t *testing.T, databaseURL string) string {
 	t.Helper()
-	program, err := buildOrders()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, "serve", "-listen", "127.0.0.1:0", "-slow", "1h")
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "FULFILMENT_DATABASE_URL="+pgtest.EmptyDSN(t))
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close() // the process has its own descriptor
-	cmd.Stderr = log
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		io.Copy(io.Discard, stdout)
-		if err := cmd.Wait(); err != nil || t.Failed() {
-			text, _ := os.ReadFile(log.Name())
-			t.Logf("the service ended with %v, log: %s", err, text)
-		}
-	})
+	env := []string{"DATABASE_URL=" + databaseURL, "FULFILMENT_DATABASE_URL=" + pgtest.EmptyDSN(t)}
+	stdout := serve(t, buildOrders, env, "serve", "-listen", "127.0.0.1:0", "-slow", "1h")
 	first, err := bufio.NewReader(stdout).ReadString('\n')
 	url, ok := strings.CutPrefix(strings.TrimSpace(first), "listening on ")
 	if !ok {
@@ -53,13 +28,45 @@ func startOrders(t *testing.T, databaseURL string) string {
 	return url
 }
 
-// buildOrders builds the service once. TestMain removes it.
-var buildOrders = sync.OnceValues(func() (string, error) {
-	program := filepath.Join(buildDir, "orders")
-	build := exec.Command("go", "build", "-C", "../../example/orders", "-o", program, ".")
-	build.Stderr = os.Stderr
-	return program, build.Run()
-})
+// serve starts a program with additional environment variables and returns its standard output. The
+// program stops at the end of the test.
+func serve(t *testing.T, build func() (string, error), env []string, args ...string) io.Reader {
+	t.Helper()
+	program, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, args...)
+	var log strings.Builder
+	cmd.Env, cmd.Stderr = append(os.Environ(), env...), &log
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		io.Copy(io.Discard, stdout)
+		if err := cmd.Wait(); err != nil || t.Failed() {
+			t.Logf("%s ended with %v, log: %s", filepath.Base(program), err, log.String())
+		}
+	})
+	return stdout
+}
+
+// buildOrders and buildIdem build their programs once. TestMain removes them.
+var buildOrders, buildIdem = builder("example/orders"), builder("cmd/idem")
+
+func builder(module string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		program := filepath.Join(buildDir, filepath.Base(module))
+		build := exec.Command("go", "build", "-C", "../../"+module, "-o", program, ".")
+		build.Stderr = os.Stderr
+		return program, build.Run()
+	})
+}
 
 var buildDir string
 

@@ -5,15 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,42 +24,14 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// buildIdem builds the command idem once. TestMain removes it.
-var buildIdem = sync.OnceValues(func() (string, error) {
-	program := filepath.Join(buildDir, "idem")
-	build := exec.Command("go", "build", "-C", "../../cmd/idem", "-o", program, ".")
-	build.Stderr = os.Stderr
-	return program, build.Run()
-})
-
 // openUI runs idem ui on the database of a shop with problems, and opens it in a browser.
 func openUI(t *testing.T, args ...string) (p *page, token string) {
 	t.Helper()
-	program, err := buildIdem()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dsn := pgtest.DSN(t)
 	p = &page{t: t, pool: pgtest.Open(t, dsn)}
 	getIntoTrouble(t, p.pool)
 	p.tab = newTab(t)
-	cmd := exec.Command(program, append([]string{"ui", "--json", "--listen", "127.0.0.1:0"}, args...)...)
-	var log strings.Builder
-	cmd.Env, cmd.Stderr = append(os.Environ(), "DATABASE_URL="+dsn), &log
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		io.Copy(io.Discard, stdout)
-		if err := cmd.Wait(); t.Failed() {
-			t.Logf("idem ui ended with %v and said: %s", err, log.String())
-		}
-	})
+	stdout := serve(t, buildIdem, []string{"DATABASE_URL=" + dsn}, append([]string{"ui", "--json", "--listen", "127.0.0.1:0"}, args...)...)
 	var shown struct{ URL, Token string }
 	if err := json.NewDecoder(stdout).Decode(&shown); err != nil {
 		t.Fatal(err)

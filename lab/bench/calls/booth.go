@@ -19,10 +19,12 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-// booth is a contestant that is ready to work on its own database.
+// booth is a contestant that is ready to work on its own database. The database is deleted with the
+// server.
 type booth struct {
 	contestant.Contestant
-	runner contestant.Runner
+	runner.Cleanups
+	do     contestant.Do
 	server *runner.Server
 	pool   *pgxpool.Pool
 	proxy  *pgproxy.Proxy // nil if the connection to the server is direct
@@ -37,49 +39,55 @@ type way struct {
 }
 
 // open creates a database for a contestant and opens the contestant on it.
-func open(ctx context.Context, s *runner.Server, c contestant.Contestant, w way) (b *booth, err error) {
-	dsn, err := s.Database(ctx, contestant.Schema, schema.UpAt)
-	if err != nil {
-		return nil, err
-	}
-	b = &booth{Contestant: c, server: s, redis: distance{rtt: w.rtt}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.Close())
-		}
-	}()
-	if w.rtt > 0 || w.counted {
-		if b.proxy, err = pgproxy.New(dsn); err != nil {
-			return nil, err
-		}
-		b.proxy.SetLatency(w.rtt / 2)
-		dsn = b.proxy.DSN()
-	}
-	if b.pool, err = runner.Pool(ctx, dsn, w.conns); err != nil {
-		return nil, err
-	}
-	b.runner, err = c.Open(ctx, contestant.Place{Pool: b.pool, Redis: func(fsync string) (contestant.Redis, error) {
-		address, err := s.Redis(ctx, fsync)
-		return &redis.Options{Addr: address, Dialer: b.redis.dial, PoolSize: w.conns}, err
-	}})
-	if err != nil {
-		return nil, err
+func open(ctx context.Context, s *runner.Server, c contestant.Contestant, w way) (*booth, error) {
+	b := &booth{Contestant: c, server: s, redis: distance{rtt: w.rtt}}
+	if err := b.open(ctx, w); err != nil {
+		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
 
-// Close closes the contestant, its pool and its proxy. The database is deleted with the server.
-func (b *booth) Close() error {
-	if b.runner != nil {
-		b.runner.Close()
+func (b *booth) open(ctx context.Context, w way) error {
+	dsn, err := b.server.Database(ctx, contestant.Schema+b.Schema, schema.UpAt)
+	if err != nil {
+		return err
 	}
-	if b.pool != nil {
-		b.pool.Close()
+	if w.rtt > 0 || w.counted {
+		if b.proxy, err = pgproxy.New(dsn); err != nil {
+			return err
+		}
+		b.Add(b.proxy.Close)
+		b.proxy.SetLatency(w.rtt / 2)
+		dsn = b.proxy.DSN()
 	}
-	if b.proxy == nil {
-		return nil
+	if b.pool, err = runner.Pool(ctx, dsn, w.conns); err != nil {
+		return err
 	}
-	return b.proxy.Close()
+	b.Add(func() error { b.pool.Close(); return nil })
+	b.do, err = b.Open(ctx, contestant.Place{Pool: b.pool, Cleanup: b.Add, Redis: func(fsync string) (contestant.Redis, error) {
+		address, err := b.server.Redis(ctx, fsync)
+		return &redis.Options{Addr: address, Dialer: b.redis.dial, PoolSize: w.conns}, err
+	}})
+	return err
+}
+
+// seated returns a runner.Contestant that opens a booth. begin prepares the booth and returns its
+// turns.
+func seated(
+	name string, who contestant.Contestant, w way, begin func(context.Context, *booth) (runner.Seat, error),
+) runner.Contestant {
+	return runner.Contestant{Name: name, Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
+		b, err := open(ctx, s, who, w)
+		if err != nil {
+			return runner.Seat{}, err
+		}
+		seat, err := begin(ctx, b)
+		if err != nil {
+			return runner.Seat{}, errors.Join(err, b.Close())
+		}
+		seat.Close = b.Close
+		return seat, nil
+	}}
 }
 
 // trips returns the number of round trips since the last call. Round trips to Postgres are counted
@@ -100,14 +108,9 @@ func (b *booth) settle(ctx context.Context) error {
 
 // size returns the size of the contestant's tables in bytes.
 func (b *booth) size(ctx context.Context) (bytes float64, err error) {
-	for _, table := range b.Tables {
-		var size float64
-		if err := b.pool.QueryRow(ctx, "select pg_total_relation_size($1::text::regclass)::float8", table).Scan(&size); err != nil {
-			return 0, err
-		}
-		bytes += size
-	}
-	return bytes, nil
+	const query = "select sum(pg_total_relation_size(name::regclass))::float8 from unnest($1::text[]) name"
+	err = b.pool.QueryRow(ctx, query, b.Tables).Scan(&bytes)
+	return bytes, err
 }
 
 // sample is the result of one load.
@@ -119,10 +122,6 @@ type sample struct {
 // load makes calls from several clients until the limit is reached, and counts replays and
 // refusals.
 func (b *booth) load(ctx context.Context, source *source, clients int, limit runner.Limit) (sample, error) {
-	return load(ctx, b.runner, source, clients, limit)
-}
-
-func load(ctx context.Context, r contestant.Runner, source *source, clients int, limit runner.Limit) (sample, error) {
 	next := make([]func() contestant.Call, clients)
 	for i := range next {
 		next[i] = source.client()
@@ -131,7 +130,7 @@ func load(ctx context.Context, r contestant.Runner, source *source, clients int,
 	made, err := runner.Load(ctx, clients, limit, func(client int) func(context.Context) error {
 		call := next[client]()
 		return func(ctx context.Context) error {
-			answer, err := r.Do(ctx, call)
+			answer, err := b.do(ctx, call)
 			if answer.Replayed {
 				replayed.Add(1)
 			}

@@ -22,37 +22,25 @@ func scenarioOf(c cell, who ...contestant.Contestant) runner.Scenario {
 	return sc
 }
 
-// nothing does nothing.
-type nothing struct{}
-
-func (nothing) Do(context.Context, contestant.Call) (contestant.Answer, error) {
-	return contestant.Answer{}, nil
-}
-
-func (nothing) Close() {}
-
-// half does the first half of the business.
-type half struct{ contestant.Runner }
-
-func (h half) Do(ctx context.Context, call contestant.Call) (contestant.Answer, error) {
-	call.Business = contestant.OneInsert
-	return h.Runner.Do(ctx, call)
-}
-
 func TestCell_FindsAPretender(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
 		cell cell
-		open func(context.Context, contestant.Place) (contestant.Runner, error)
+		open func(context.Context, contestant.Place) (contestant.Do, error)
 		want string // part of the error
 	}{
-		{"does nothing", cell{work: first}, func(context.Context, contestant.Place) (contestant.Runner, error) { return nothing{}, nil }, "0 of "},
-		{"does half of it", cell{work: first, realistic: true}, func(ctx context.Context, place contestant.Place) (contestant.Runner, error) {
-			plain, err := contestant.Plain().Open(ctx, place)
-			return half{plain}, err
+		{"does nothing", cell{work: first}, func(context.Context, contestant.Place) (contestant.Do, error) {
+			return func(context.Context, contestant.Call) (contestant.Answer, error) { return contestant.Answer{}, nil }, nil
+		}, "0 of "},
+		{"does half of it", cell{work: first, realistic: true}, func(ctx context.Context, place contestant.Place) (contestant.Do, error) {
+			plain, err := contestant.Plain.Open(ctx, place)
+			return func(ctx context.Context, call contestant.Call) (contestant.Answer, error) {
+				call.Business = contestant.OneInsert
+				return plain(ctx, call)
+			}, err
 		}, "0 lines"},
-		{"executes in place of replaying", cell{work: replay}, contestant.Plain().Open, "were replays"},
+		{"executes in place of replaying", cell{work: replay}, contestant.Plain.Open, "were replays"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -70,19 +58,19 @@ func TestCell_FindsAPretender(t *testing.T) {
 // Not in parallel: it counts what the server logs.
 func TestCosts_OfIdemMatchTheDocs(t *testing.T) {
 	got := runnertest.Measure(t, runner.Scenario{Name: "costs", Contestants: []runner.Contestant{
-		costs(contestant.Idem(), 1), costs(contestant.Textbook(), 1), costs(contestant.Plain(), 1),
+		costs(contestant.Idem, 1), costs(contestant.Textbook, 1), costs(contestant.Plain, 1),
 	}})
 	want := map[string]float64{"trips_first": 3, "trips_replay": 2, "executed": 10, "refused": 0}
 	// A single call may have made one more round trip, which adds a fraction to the average.
 	for name, value := range want {
-		if spread := got.Figure(contestant.NameIdem, name); spread == nil || math.Floor(spread[0]) != value {
+		if spread := got.Figure(contestant.Idem.Name, name); spread == nil || math.Floor(spread[0]) != value {
 			t.Errorf("%s: %v, want %v", name, spread, value)
 		}
 	}
-	if executed := got.Figure(contestant.NamePlain, "executed")[0]; executed != 320 {
+	if executed := got.Figure(contestant.Plain.Name, "executed")[0]; executed != 320 {
 		t.Errorf("the plain transaction executed ten requests %v times, want 320", executed)
 	}
-	if got.Figure(contestant.NameIdem, "stored")[0] < 200 || got.Figure(contestant.NameIdem, "wal_first")[0] <= 0 {
+	if got.Figure(contestant.Idem.Name, "stored")[0] < 200 || got.Figure(contestant.Idem.Name, "wal_first")[0] <= 0 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -2,6 +2,7 @@ package calls
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -30,9 +31,7 @@ func boothOf(t *testing.T, c contestant.Contestant, w way) *booth {
 // newCall returns a call with a key of its own: all tests share the Redis servers.
 func newCall() contestant.Call {
 	s := newSource(rand.Uint64(), contestant.Realistic, 300)
-	call := s.template
-	call.Key = s.take(1)[0]
-	return call
+	return s.call(s.take(1)[0])
 }
 
 func effectsOf(t *testing.T, b *booth) effects {
@@ -47,7 +46,7 @@ func effectsOf(t *testing.T, b *booth) effects {
 func TestContestants_ExecuteOnceAndThenReplay(t *testing.T) {
 	t.Parallel()
 	once := effects{Orders: 1, Distinct: 1, Lines: 2, Ledger: 1, Sold: 1}
-	for _, c := range append(contestant.All(), contestant.IdemHinted()) {
+	for _, c := range append(slices.Clone(contestant.All), contestant.IdemHinted) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			b, call := boothOf(t, c, way{conns: 20}), newCall()
@@ -57,7 +56,7 @@ func TestContestants_ExecuteOnceAndThenReplay(t *testing.T) {
 				want = want[:1]
 			}
 			for _, want := range want {
-				answer, err := b.runner.Do(t.Context(), call)
+				answer, err := b.do(t.Context(), call)
 				if diff := cmp.Diff(want, answer); err != nil || diff != "" {
 					t.Errorf("%v, (-want +got):\n%s", err, diff)
 				}
@@ -73,7 +72,7 @@ func TestContestants_ExecuteOnceAndThenReplay(t *testing.T) {
 // other is there as well.
 func TestCheck_FindsSelectThenInsertExecutingTwice(t *testing.T) {
 	t.Parallel()
-	b := boothOf(t, contestant.SelectInsert(), way{conns: 4})
+	b := boothOf(t, contestant.SelectInsert, way{conns: 4})
 	call := newCall()
 	call.Business = contestant.OneInsert // the stock would make the second wait for the first
 	var both, group sync.WaitGroup
@@ -84,7 +83,7 @@ func TestCheck_FindsSelectThenInsertExecutingTwice(t *testing.T) {
 	}
 	for range 2 {
 		group.Go(func() {
-			if answer, err := b.runner.Do(t.Context(), call); err != nil || answer.Replayed {
+			if answer, err := b.do(t.Context(), call); err != nil || answer.Replayed {
 				t.Errorf("%+v, %v", answer, err)
 			}
 		})

@@ -13,19 +13,16 @@ import (
 // costs measures what a call costs apart from time: WAL, storage and round trips. It also measures
 // what happens to simultaneous duplicates.
 func costs(who contestant.Contestant, seed uint64) runner.Contestant {
-	return runner.Once(who.Name, func(ctx context.Context, s *runner.Server) (values result.Values, err error) {
-		b, err := open(ctx, s, who, way{conns: poolSize})
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, b.Close()) }()
+	return seated(who.Name, who, way{conns: poolSize}, func(_ context.Context, b *booth) (runner.Seat, error) {
 		m := meter{b, cell{}.source(seed), result.Values{}}
-		for _, measure := range []func(context.Context) error{m.wal, m.storage, m.races} {
-			if err := measure(ctx); err != nil {
-				return nil, err
+		return runner.Seat{Take: func(ctx context.Context) (result.Values, error) {
+			for _, measure := range []func(context.Context) error{m.wal, m.storage, m.races} {
+				if err := measure(ctx); err != nil {
+					return nil, err
+				}
 			}
-		}
-		return m.values, countTrips(ctx, s, who, seed, m.values)
+			return m.values, countTrips(ctx, b.server, who, seed, m.values)
+		}}, nil
 	})
 }
 
@@ -132,7 +129,7 @@ func countTrips(ctx context.Context, s *runner.Server, who contestant.Contestant
 		return err
 	}
 	again := meter{b, m.keys.fork(), values}
-	if err := prime(ctx, b.runner, again.keys, 20); err != nil {
+	if err := b.prime(ctx, again.keys, 20); err != nil {
 		return err
 	}
 	values["trips_replay"], err = each(again)

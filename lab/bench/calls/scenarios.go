@@ -32,7 +32,8 @@ type plan struct {
 func Scenarios(quick bool, seed uint64) []runner.Scenario {
 	p := &plan{quick: quick, seed: seed}
 	near, far := place{name: "loopback"}, place{name: "rtt", rtt: millisecond}
-	firsts, replays := contestant.All(), append(beside(contestant.Lookup(), keepers()), contestant.IdemHinted())
+	firsts := contestant.All
+	replays := append(append([]contestant.Contestant{contestant.Lookup}, keepers()...), contestant.IdemHinted)
 	insert, realistic := cell{work: first}, cell{work: first, realistic: true}
 	p.cells(near, firsts, insert.by(1), realistic.by(8))
 	p.cells(far, firsts, insert.by(1), realistic.by(1))
@@ -41,7 +42,7 @@ func Scenarios(quick bool, seed uint64) []runner.Scenario {
 	if !quick {
 		p.cells(near, firsts, insert.by(8))
 	}
-	p.each("costs", 0, contestant.All(), costs)
+	p.each("costs", 0, contestant.All, costs)
 	p.each("storm", p.rounds(8), keepers(), storm)
 	p.growth("growth", []int{1, 8})
 	slices.SortStableFunc(p.all, func(a, b runner.Scenario) int { return rank(a.Server) - rank(b.Server) })
@@ -58,10 +59,10 @@ func Profile(quick bool, seed uint64) []runner.Scenario {
 	}
 	for _, realistic := range []bool{false, true} {
 		turn.work, turn.realistic = first, realistic
-		p.cells(near, []contestant.Contestant{contestant.Plain(), contestant.Idem(), contestant.Textbook()}, turn)
+		p.cells(near, []contestant.Contestant{contestant.Plain, contestant.Idem, contestant.Textbook}, turn)
 	}
 	turn.work, turn.realistic = replay, false
-	p.cells(near, []contestant.Contestant{contestant.Lookup(), contestant.IdemHinted(), contestant.Idem(), contestant.Textbook()}, turn)
+	p.cells(near, []contestant.Contestant{contestant.Lookup, contestant.IdemHinted, contestant.Idem, contestant.Textbook}, turn)
 	p.growth("profile/growth", []int{1})
 	return p.all
 }
@@ -142,13 +143,10 @@ func (p *plan) growth(name string, clients []int) {
 	p.all = append(p.all, sc)
 }
 
-// beside returns base followed by others.
-func beside(base contestant.Contestant, others []contestant.Contestant) []contestant.Contestant {
-	return append([]contestant.Contestant{base}, others...)
-}
-
 // keepers returns the contestants that record requests. It leaves out the batch variant of idem,
 // which does not differ if nothing is executed.
 func keepers() []contestant.Contestant {
-	return slices.DeleteFunc(contestant.All(), func(c contestant.Contestant) bool { return c.Recordless || c.Name == contestant.NameIdemBatch })
+	return slices.DeleteFunc(slices.Clone(contestant.All), func(c contestant.Contestant) bool {
+		return c.Recordless || c.Name == contestant.IdemBatch.Name
+	})
 }

@@ -33,17 +33,20 @@ func (s *source) client() func() contestant.Call {
 	random := rand.New(rand.NewPCG(s.seed, s.clients.Add(1)))
 	at := random.IntN(1 << 20)
 	return func() contestant.Call {
-		call := s.template
-		switch {
-		case len(s.keys) > 0:
+		if len(s.keys) > 0 {
 			at++
-			call.Key = s.keys[at%len(s.keys)]
-		default:
-			s.fresh.Add(1)
-			call.Key = uuid(random)
+			return s.call(s.keys[at%len(s.keys)])
 		}
-		return call
+		s.fresh.Add(1)
+		return s.call(uuid(random))
 	}
+}
+
+// call returns the call with a key.
+func (s *source) call(key string) contestant.Call {
+	call := s.template
+	call.Key = key
+	return call
 }
 
 // fork returns a source of the same calls with different keys.

@@ -21,91 +21,65 @@ const (
 	stormPoolSize = 16
 )
 
-// storm returns a runner.Contestant that has one storm in each turn.
+// storm returns a runner.Contestant that has one storm in each turn. It compares the latency of the
+// bystanders without duplicates and during a storm.
 func storm(who contestant.Contestant, seed uint64) runner.Contestant {
-	return runner.Contestant{Name: who.Name, Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
-		b, err := open(ctx, s, who, way{conns: stormPoolSize})
-		if err != nil {
+	return seated(who.Name, who, way{conns: stormPoolSize}, func(ctx context.Context, b *booth) (runner.Seat, error) {
+		keys := cell{}.source(seed)
+		if _, err := b.load(ctx, keys, stormPoolSize, runner.Limit{Calls: 10}); err != nil {
+			return runner.Seat{}, err
+		}
+		var calm, stormy []time.Duration // latencies in all turns
+		take := func(ctx context.Context) (result.Values, error) {
+			before, err := b.window(ctx, keys, 0)
+			if err != nil {
+				return nil, err
+			}
+			during, err := b.window(ctx, keys, duplicates)
+			calm, stormy = append(calm, before.Latencies...), append(stormy, during.Latencies...)
 			return nil, err
 		}
-		w := &weather{booth: b, keys: cell{}.source(seed)}
-		if _, err := b.load(ctx, w.keys, stormPoolSize, runner.Limit{Calls: 10}); err != nil {
-			return nil, errors.Join(err, b.Close())
+		finish := func(context.Context) (result.Values, error) {
+			slices.Sort(calm)
+			slices.Sort(stormy)
+			calm, stormy := runner.Micros(calm, 0.99), runner.Micros(stormy, 0.99)
+			return result.Values{"calm_p99_us": calm, "storm_p99_us": stormy, "slowdown": stormy / calm}, nil
 		}
-		return w, nil
-	}}
-}
-
-// weather runs the turns of a contestant in storms.
-type weather struct {
-	*booth
-	keys         *source
-	calm, stormy []time.Duration // latencies of the bystanders in all turns
-}
-
-// Take measures the latency of the bystanders first without duplicates and then during a storm.
-func (w *weather) Take(ctx context.Context) (result.Values, error) {
-	calm, err := w.window(ctx, 0)
-	if err != nil {
-		return nil, err
-	}
-	stormy, err := w.window(ctx, duplicates)
-	if err != nil {
-		return nil, err
-	}
-	w.calm, w.stormy = append(w.calm, calm.Latencies...), append(w.stormy, stormy.Latencies...)
-	return result.Values{
-		"slowdown_window": stormy.P(0.99) / calm.P(0.99), "settled_ms": float64(stormy.settled.Microseconds()) / 1e3, "refused": float64(stormy.refused),
-	}, nil
-}
-
-func (w *weather) Finish(context.Context) (result.Values, error) {
-	slices.Sort(w.calm)
-	slices.Sort(w.stormy)
-	calm, stormy := runner.Micros(w.calm, 0.99), runner.Micros(w.stormy, 0.99)
-	return result.Values{"calm_p99_us": calm, "storm_p99_us": stormy, "slowdown": stormy / calm}, nil
-}
-
-// window is the outcome of one storm.
-type window struct {
-	sample  // of the bystanders
-	settled time.Duration
-	refused int // refused duplicates
+		return runner.Seat{Take: take, Finish: finish}, nil
+	})
 }
 
 // window runs the bystanders during one slow first run, with a number of duplicates that wait for
-// it.
-func (w *weather) window(ctx context.Context, duplicates int) (found window, err error) {
-	call := w.keys.template
-	call.Key = w.keys.take(1)[0]
+// it. It returns the sample of the bystanders.
+func (b *booth) window(ctx context.Context, keys *source, duplicates int) (bystanding sample, err error) {
+	call := keys.call(keys.take(1)[0])
 	again := call
-	var waiting sync.WaitGroup
-	var mu sync.Mutex
-	var failed error
-	note := func(answer contestant.Answer, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		failed = errors.Join(failed, err)
-		if answer.Refused {
-			found.refused++
-		}
-	}
+	failed := make(chan error, duplicates+2)
+	var waiting, standing sync.WaitGroup
 	call.Hold = func() {
 		for range duplicates {
-			waiting.Go(func() { note(w.runner.Do(ctx, again)) })
+			waiting.Go(func() {
+				_, err := b.do(ctx, again)
+				failed <- err
+			})
 		}
 		time.Sleep(firstRun)
 	}
-	over, seen := make(chan struct{}), make(chan error, 1)
-	go func() {
+	over := make(chan struct{})
+	standing.Go(func() {
 		var err error
-		found.sample, err = w.load(ctx, w.keys, bystanders, runner.Limit{Done: over})
-		seen <- err
-	}()
-	begin := time.Now()
-	note(w.runner.Do(ctx, call))
+		bystanding, err = b.load(ctx, keys, bystanders, runner.Limit{Done: over})
+		failed <- err
+	})
+	_, err = b.do(ctx, call)
+	failed <- err
 	waiting.Wait()
-	found.settled = time.Since(begin)
 	close(over)
-	return found, errors.Join(failed, <-seen)
+	standing.Wait()
+	close(failed)
+	err = nil
+	for one := range failed {
+		err = errors.Join(err, one)
+	}
+	return bystanding, err
 }

@@ -61,17 +61,16 @@ func work(r role) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range in.All() {
+	for _, c := range in.All {
 		if c.Name == r.In {
 			return c.Consume(ctx, in.Place{Pool: pool, Source: client, Workers: r.Workers, Batch: r.Batch})
 		}
 	}
-	all := out.All()
-	i := slices.IndexFunc(all, func(c out.Contestant) bool { return c.Name == r.Out })
+	i := slices.IndexFunc(out.All, func(c out.Contestant) bool { return c.Name == r.Out })
 	if i < 0 {
 		return fmt.Errorf("no contestant is named %q", r.Out)
 	}
-	c := all[i]
+	c := out.All[i]
 	placer, err := c.Open(out.Place{Pool: pool, Sink: client})
 	if err != nil {
 		return err
@@ -242,9 +241,9 @@ func (k kill) in(c in.Contestant) runner.Contestant {
 		if left := source.Left(); left > 0 {
 			return nil, fmt.Errorf("%d deliveries were not acknowledged", left)
 		}
-		found, err := tally(ctx, dsn, source.Made())
+		lost, doubled, err := tally(ctx, dsn, source.Made())
 		return result.Values{
-			"killed": float64(killed), "messages": float64(source.Made()), "lost": float64(found.lost), "doubled": float64(found.doubled),
+			"killed": float64(killed), "messages": float64(source.Made()), "lost": float64(lost), "doubled": float64(doubled),
 		}, err
 	})
 }

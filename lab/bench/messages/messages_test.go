@@ -21,7 +21,7 @@ func TestContestants_PublishExactlyTheSavedMessages(t *testing.T) {
 	t.Parallel()
 	s := runnertest.Server(t)
 	const clients, each = 3, 5
-	for _, c := range out.All() {
+	for _, c := range out.All {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			dsn, err := s.Database(t.Context(), out.Schema, c.Prepare)
@@ -66,7 +66,7 @@ func TestContestants_HaveEachEffectOnce(t *testing.T) {
 	t.Parallel()
 	s := runnertest.Server(t)
 	const messages = 120 // of which 12 come twice
-	for _, c := range in.All() {
+	for _, c := range in.All {
 		for name, workers := range map[string]int{"one worker": 1, "three workers": 3} {
 			t.Run(c.Name+", "+name, func(t *testing.T) {
 				t.Parallel()
@@ -86,12 +86,12 @@ func TestContestants_HaveEachEffectOnce(t *testing.T) {
 				if source.Made() != messages || source.Left() != 0 {
 					t.Errorf("%d messages were made, %d deliveries are left", source.Made(), source.Left())
 				}
-				found, err := tally(t.Context(), dsn, messages)
-				if err != nil || found.lost != 0 || found.doubled != 0 && !c.Repeats {
-					t.Errorf("%+v, %v", found, err)
+				lost, doubled, err := tally(t.Context(), dsn, messages)
+				if err != nil || lost != 0 || doubled != 0 && !c.Repeats {
+					t.Errorf("%d lost, %d doubled, %v", lost, doubled, err)
 				}
-				if strings.HasPrefix(c.Name, "plain") && found.doubled != messages/10 {
-					t.Errorf("%d messages came twice, want %d", found.doubled, messages/10)
+				if strings.HasPrefix(c.Name, "plain") && doubled != messages/10 {
+					t.Errorf("%d messages came twice, want %d", doubled, messages/10)
 				}
 			})
 		}
@@ -101,7 +101,7 @@ func TestContestants_HaveEachEffectOnce(t *testing.T) {
 // Not in parallel: it reads the log of the server.
 func TestScenarios_MeasureWhatIdemPromises(t *testing.T) {
 	who := func(name string) runner.Scenario {
-		sc := runnertest.Find(t, Scenarios(true), name)
+		sc := runnertest.Find(t, Scenarios(true, 1), name)
 		var chosen []runner.Contestant
 		for _, c := range sc.Contestants {
 			if len(chosen) == 0 || strings.HasPrefix(c.Name, "idem") || strings.HasPrefix(c.Name, "plain") {
@@ -114,26 +114,26 @@ func TestScenarios_MeasureWhatIdemPromises(t *testing.T) {
 	for name, figure := range map[string]string{
 		"messages/costs": "trips", "messages/saving": "p50_us/base", "messages/end-to-end": "per_s/base",
 	} {
-		if got := runnertest.Measure(t, who(name)); got.Figure(out.Idem().Name, figure) == nil {
+		if got := runnertest.Measure(t, who(name)); got.Figure(out.Idem.Name, figure) == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if got := runnertest.Measure(t, who("messages/effects/8")); got.Figure(in.Batch().Name, "per_s/base") == nil {
+	if got := runnertest.Measure(t, who("messages/effects/8")); got.Figure(in.Batch.Name, "per_s/base") == nil {
 		t.Errorf("%+v", got)
 	}
 	killed := runnertest.Measure(t, who("messages/killed/out"))
 	for _, figure := range []string{"lost", "phantoms", "out_of_order"} {
-		if n := killed.Figure(out.Idem().Name, figure); n == nil || n[0] != 0 {
+		if n := killed.Figure(out.Idem.Name, figure); n == nil || n[0] != 0 {
 			t.Errorf("%s: %v", figure, n)
 		}
 	}
 	killed = runnertest.Measure(t, who("messages/killed/in"))
-	for _, c := range []in.Contestant{in.Handle(), in.Batch(), in.Bulk()} {
+	for _, c := range []in.Contestant{in.Handle, in.Batch, in.Bulk} {
 		if killed.Figure(c.Name, "killed")[0] == 0 || killed.Figure(c.Name, "lost")[0] != 0 || killed.Figure(c.Name, "doubled")[0] != 0 {
 			t.Errorf("%s: %+v", c.Name, killed)
 		}
 	}
-	if doubled := killed.Figure(in.Plain().Name, "doubled"); doubled[0] == 0 {
+	if doubled := killed.Figure(in.Plain.Name, "doubled"); doubled[0] == 0 {
 		t.Error("a plain transaction for each delivery has doubled no effect")
 	}
 }

@@ -2,7 +2,6 @@ package messages
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/idem-go/idem/lab/bench/messages/in"
@@ -46,32 +45,27 @@ func planOf(quick bool) plan {
 }
 
 // Scenarios returns the scenarios of the suite. The figures of a quick run are not meaningful.
-func Scenarios(quick bool) []runner.Scenario {
+func Scenarios(quick bool, _ uint64) []runner.Scenario {
 	p := planOf(quick)
-	publish := slices.DeleteFunc(out.All(), func(c out.Contestant) bool { return c.Silent })
-	all := []runner.Scenario{
-		p.out("costs", 0, out.All(), (*seat).cost),
-		p.out("saving", p.rounds, out.All(), (*seat).save),
-		p.out("end-to-end", p.rounds, out.All(), (*seat).through),
-		p.effects(1), p.effects(8),
+	scenarios := []runner.Scenario{
+		p.out("costs", 0, (*seat).cost), p.out("saving", p.rounds, (*seat).save), p.out("end-to-end", p.rounds, (*seat).through),
 	}
-	killed := runner.Scenario{Name: "messages/killed/out", Server: p.server, AtOnce: 4}
-	for _, c := range publish {
-		killed.Contestants = append(killed.Contestants, p.kill.out(c))
+	for _, workers := range []int{1, 8} {
+		sc := runner.Scenario{Name: fmt.Sprintf("messages/effects/%d", workers), Server: p.server, Rounds: p.rounds}
+		for _, c := range in.All {
+			sc.Contestants = append(sc.Contestants, p.consumer(c, workers))
+		}
+		scenarios = append(scenarios, sc)
 	}
-	all = append(all, killed)
-	killed = runner.Scenario{Name: "messages/killed/in", Server: p.server, AtOnce: 4}
-	for _, c := range in.All() {
-		killed.Contestants = append(killed.Contestants, p.kill.in(c))
+	published := runner.Scenario{Name: "messages/killed/out", Server: p.server, AtOnce: 4}
+	for _, c := range out.All {
+		if !c.Silent {
+			published.Contestants = append(published.Contestants, p.kill.out(c))
+		}
 	}
-	return append(all, killed)
-}
-
-// effects returns a scenario that measures the throughput of consumers.
-func (p plan) effects(workers int) runner.Scenario {
-	sc := runner.Scenario{Name: fmt.Sprintf("messages/effects/%d", workers), Server: p.server, Rounds: p.rounds}
-	for _, c := range in.All() {
-		sc.Contestants = append(sc.Contestants, p.consumer(c, workers))
+	consumed := runner.Scenario{Name: "messages/killed/in", Server: p.server, AtOnce: 4}
+	for _, c := range in.All {
+		consumed.Contestants = append(consumed.Contestants, p.kill.in(c))
 	}
-	return sc
+	return append(scenarios, published, consumed)
 }

@@ -7,21 +7,19 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/idem-go/idem/lab/bench/operations/bank"
 	"github.com/idem-go/idem/lab/bench/operations/contestant"
+	"github.com/idem-go/idem/lab/bench/result"
 	"github.com/idem-go/idem/lab/bench/runner"
+	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/outbox"
 )
 
 // booth is a contestant that is ready to work on its database. It is opened for one turn and then
 // closed, so that no contestant polls during the turn of another.
 type booth struct {
-	contestant.Runner
-	pool *pgxpool.Pool
-	bank *bank.Client
+	runner.Cleanups
+	do contestant.Do
 }
 
 // openBooth opens a contestant with its own pool and a client of the bank at url.
@@ -30,37 +28,28 @@ func openBooth(ctx context.Context, c contestant.Contestant, place contestant.Pl
 	if err != nil {
 		return nil, err
 	}
-	b := &booth{pool: pool, bank: bank.NewClient(url, place.Worker)}
-	place.Pool, place.Bank = b.pool, b.bank
-	if b.Runner, err = c.Open(ctx, place); err != nil {
-		b.pool.Close()
-		return nil, err
+	b := &booth{}
+	place.Pool, place.Bank, place.Cleanup = pool, bank.NewClient(url, place.Worker), b.Add
+	b.Add(func() error { place.Bank.Close(); pool.Close(); return nil })
+	if b.do, err = c.Open(ctx, place); err != nil {
+		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
 
-// Close closes the contestant, its pool and its client.
-func (b *booth) Close() {
-	b.Runner.Close()
-	b.pool.Close()
-	b.bank.Close()
-}
-
-// load runs operations from several clients until the limit is reached.
+// load runs operations from several clients until the limit is reached. The key of an operation is a
+// random UUID.
 func (b *booth) load(ctx context.Context, clients int, limit runner.Limit) (runner.Sample, error) {
 	return runner.Load(ctx, clients, limit, func(int) func(context.Context) error {
-		order := newOrder()
-		return func(ctx context.Context) error { return b.Do(ctx, order) }
+		order := outbox.NewID()
+		return func(ctx context.Context) error { return b.do(ctx, order) }
 	})
 }
 
-// newOrder returns a random UUID.
-func newOrder() string { return outbox.NewID() }
-
 // verify returns an error unless want orders were reserved, charged exactly once and confirmed.
 func verify(ctx context.Context, dsn string, other *bank.Bank, want int) error {
-	orders, confirmed, err := countOrders(ctx, dsn)
-	if err != nil {
+	var orders, confirmed int
+	if err := runner.Scan(ctx, dsn, "select count(*), count(confirmed_at) from orders", &orders, &confirmed); err != nil {
 		return err
 	}
 	books := other.Books()
@@ -70,12 +59,30 @@ func verify(ctx context.Context, dsn string, other *bank.Bank, want int) error {
 	return nil
 }
 
-// countOrders returns the number of orders and of confirmed orders.
-func countOrders(ctx context.Context, dsn string) (orders, confirmed int, err error) {
-	conn, err := pgx.Connect(ctx, dsn)
+// cost measures what an operation of a single client costs apart from time. Background work of the
+// contestant is included, above all polling.
+func (p plan) cost(ctx context.Context, s *runner.Server, c contestant.Contestant) (result.Values, error) {
+	dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	err = conn.QueryRow(ctx, "select count(*), count(confirmed_at) from orders").Scan(&orders, &confirmed)
-	return orders, confirmed, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	proxy, err := pgproxy.New(dsn)
+	if err != nil {
+		return nil, err
+	}
+	defer proxy.Close()
+	other, err := bank.Open(0, false)
+	if err != nil {
+		return nil, err
+	}
+	defer other.Close()
+	b, err := openBooth(ctx, c, contestant.Place{DSN: proxy.DSN()}, other.URL, poolSize)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	return s.Cost(ctx, proxy, "", p.ops/10+1, p.ops, func(operations int) error {
+		_, err := b.load(ctx, 1, runner.Limit{Calls: operations})
+		return err
+	})
 }

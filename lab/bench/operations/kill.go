@@ -1,6 +1,7 @@
 package operations
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/idem-go/idem/lab/bench/result"
 	"github.com/idem-go/idem/lab/bench/runner"
 	"github.com/idem-go/idem/lab/pgserver/child"
+	"github.com/idem-go/idem/outbox"
 )
 
 // kill describes how many processes run. One of them is killed while the bank charges.
@@ -38,19 +40,31 @@ func (k kill) measure(ctx context.Context, s *runner.Server, c contestant.Contes
 	}
 	defer other.Close()
 	other.Hold()
-	fleet, err := k.startFleet(c, dsn, other.URL)
-	if err != nil {
-		return nil, err
+	processes := make([]*child.Process, k.workers)
+	defer func() {
+		for _, process := range processes {
+			if process != nil {
+				process.Kill()
+			}
+		}
+	}()
+	start := func(worker, operations int) (err error) {
+		processes[worker], err = runner.Again(workerKind, role{c.Name, dsn, other.URL, worker, operations, k.patience})
+		return err
 	}
-	defer fleet.kill()
-	if err := fleet.inProgress(ctx, other, k.workers*k.each); err != nil {
+	for worker := range processes {
+		if err := start(worker, k.each); err != nil {
+			return nil, err
+		}
+	}
+	if err := k.inProgress(ctx, other, processes); err != nil {
 		return nil, err
 	}
 	victim, orders := k.choose(other.Attempts())
 	killed := time.Now()
-	fleet.processes[victim].Kill()
+	processes[victim].Kill()
 	if c.Restarts {
-		if err := fleet.restart(victim); err != nil {
+		if err := start(victim, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -127,17 +141,11 @@ func since(killed time.Time, attempts map[string][]bank.Attempt, orders []string
 
 // settle waits until all orders are confirmed or parked, but at most k.limit.
 func (k kill) settle(ctx context.Context, dsn, parks string) (confirmed, parked int, err error) {
+	query := "select count(confirmed_at), (" + cmp.Or(parks, "select 0") + ") from orders"
 	for deadline := time.Now().Add(k.limit); ; {
-		if _, confirmed, err = countOrders(ctx, dsn); err != nil {
-			return 0, 0, err
-		}
-		if parks != "" {
-			if parked, err = runner.Count(ctx, dsn, parks); err != nil {
-				return 0, 0, err
-			}
-		}
-		if confirmed+parked == k.workers*k.each || time.Now().After(deadline) {
-			return confirmed, parked, nil
+		err := runner.Scan(ctx, dsn, query, &confirmed, &parked)
+		if err != nil || confirmed+parked == k.workers*k.each || time.Now().After(deadline) {
+			return confirmed, parked, err
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):
@@ -149,11 +157,9 @@ func (k kill) settle(ctx context.Context, dsn, parks string) (confirmed, parked 
 
 // role is the configuration of a worker process.
 type role struct {
-	Contestant string
-	DSN, Bank  string
-	Worker     int
-	Operations int
-	Patience   time.Duration
+	Contestant, DSN, Bank string
+	Worker, Operations    int
+	Patience              time.Duration
 }
 
 const workerKind = "operations"
@@ -165,7 +171,7 @@ func Work() { runner.Work(workerKind, work) }
 // with the operations of others until it is killed.
 func work(r role) error {
 	ctx := context.Background()
-	all := contestant.Resuming()
+	all := contestant.Resuming
 	c := all[slices.IndexFunc(all, func(c contestant.Contestant) bool { return c.Name == r.Contestant })]
 	b, err := openBooth(ctx, c, contestant.Place{DSN: r.DSN, Worker: r.Worker, Fleet: true, Patience: r.Patience}, r.Bank, 10)
 	if err != nil {
@@ -175,7 +181,7 @@ func work(r role) error {
 	failed := make(chan error, r.Operations)
 	for range r.Operations {
 		group.Go(func() {
-			if err := b.Do(ctx, newOrder()); err != nil && c.Parks == "" {
+			if err := b.do(ctx, outbox.NewID()); err != nil && c.Parks == "" {
 				failed <- fmt.Errorf("%s: %w", c.Name, err)
 			}
 		})
@@ -189,32 +195,12 @@ func work(r role) error {
 	}
 }
 
-// fleet is the set of worker processes of a contestant.
-type fleet struct {
-	roles     []role
-	processes []*child.Process
-}
-
-func (k kill) startFleet(c contestant.Contestant, dsn, bank string) (*fleet, error) {
-	f := &fleet{}
-	for worker := range k.workers {
-		r := role{Contestant: c.Name, DSN: dsn, Bank: bank, Worker: worker, Operations: k.each, Patience: k.patience}
-		process, err := runner.Again(workerKind, r)
-		if err != nil {
-			f.kill()
-			return nil, err
-		}
-		f.roles, f.processes = append(f.roles, r), append(f.processes, process)
-	}
-	return f, nil
-}
-
-// inProgress waits until the bank has received the calls of that many operations. It fails if a
-// process ends or after a minute.
-func (f *fleet) inProgress(ctx context.Context, other *bank.Bank, operations int) error {
+// inProgress waits until the bank has received the calls of all operations. It fails if a process
+// ends or after a minute.
+func (k kill) inProgress(ctx context.Context, other *bank.Bank, processes []*child.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	for _, process := range f.processes {
+	for _, process := range processes {
 		go func() {
 			select {
 			case <-process.Done():
@@ -223,26 +209,10 @@ func (f *fleet) inProgress(ctx context.Context, other *bank.Bank, operations int
 			}
 		}()
 	}
+	operations := k.workers * k.each
 	err := other.Await(ctx, func(attempts map[string][]bank.Attempt) bool { return len(attempts) >= operations })
 	if err != nil {
 		return fmt.Errorf("%d of %d operations have come to their call: %w", len(other.Attempts()), operations, err)
 	}
 	return nil
-}
-
-// restart restarts a killed worker without new operations.
-func (f *fleet) restart(worker int) error {
-	r := f.roles[worker]
-	r.Operations = 0
-	process, err := runner.Again(workerKind, r)
-	if err == nil {
-		f.processes[worker] = process
-	}
-	return err
-}
-
-func (f *fleet) kill() {
-	for _, process := range f.processes {
-		process.Kill()
-	}
 }

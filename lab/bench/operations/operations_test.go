@@ -1,6 +1,7 @@
 package operations
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/idem-go/idem/lab/bench/operations/bank"
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) {
 func TestContestants_ChargeAndConfirmEachOrderOnce(t *testing.T) {
 	t.Parallel()
 	s := runnertest.Server(t)
-	for _, c := range append(contestant.All(), contestant.IdemOnce()) {
+	for _, c := range append(slices.Clone(contestant.All), contestant.IdemOnce) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			dsn, err := s.Database(t.Context(), contestant.Schema, c.Prepare)
@@ -48,9 +49,9 @@ func TestContestants_ChargeAndConfirmEachOrderOnce(t *testing.T) {
 
 // Not in parallel: it counts the commits of the server.
 func TestScenarios_MeasureWhatIdemPromises(t *testing.T) {
-	idem := contestant.Idem().Name
+	idem := contestant.Idem.Name
 	who := func(name string) runner.Scenario {
-		sc := runnertest.Find(t, Scenarios(true), name)
+		sc := runnertest.Find(t, Scenarios(true, 1), name)
 		sc.Contestants = sc.Contestants[:min(2, len(sc.Contestants))]
 		return sc
 	}
@@ -65,16 +66,16 @@ func TestScenarios_MeasureWhatIdemPromises(t *testing.T) {
 
 func TestKill_CountsResumedAndParkedOperations(t *testing.T) {
 	t.Parallel()
-	sc := runnertest.Find(t, Scenarios(true), "operations/killed")
+	sc := runnertest.Find(t, Scenarios(true, 1), "operations/killed")
 	sc.Contestants = []runner.Contestant{sc.Contestants[0], sc.Contestants[len(sc.Contestants)-1]}
 	got := runnertest.Measure(t, sc)
 	for figure, want := range map[string]float64{"orders": 9, "confirmed": 9, "victims": 3, "resumed": 3, "charged_twice": 0} {
-		if spread := got.Figure(contestant.Idem().Name, figure); spread == nil || spread[0] != want {
+		if spread := got.Figure(contestant.Idem.Name, figure); spread == nil || spread[0] != want {
 			t.Errorf("idem: %s: %v, want %v", figure, spread, want)
 		}
 	}
 	for figure, want := range map[string]float64{"confirmed": 6, "parked": 3, "resumed": 0, "charged_twice": 0} {
-		if spread := got.Figure(contestant.IdemOnce().Name, figure); spread == nil || spread[0] != want {
+		if spread := got.Figure(contestant.IdemOnce.Name, figure); spread == nil || spread[0] != want {
 			t.Errorf("idem, Once: %s: %v, want %v", figure, spread, want)
 		}
 	}

@@ -32,7 +32,7 @@ const (
 )
 
 // Scenarios returns the scenarios of the suite. The figures of a quick run are not meaningful.
-func Scenarios(quick bool) []runner.Scenario {
+func Scenarios(quick bool, _ uint64) []runner.Scenario {
 	p := plan{ops: 200, rounds: 4, turn: 900 * time.Millisecond, clients: 64, kill: kill{
 		workers: 10, each: 100, patience: 15 * time.Second, limit: 70 * time.Second,
 	}}
@@ -43,8 +43,8 @@ func Scenarios(quick bool) []runner.Scenario {
 	}
 	return []runner.Scenario{
 		p.cell(0, 1), p.cell(0, 8), p.cell(far, 1), p.cell(far, p.clients),
-		p.each("costs", contestant.All(), p.cost),
-		p.each("killed", contestant.Resuming(), p.kill.measure),
+		p.each("costs", contestant.All, p.cost),
+		p.each("killed", contestant.Resuming, p.kill.measure),
 	}
 }
 
@@ -66,50 +66,39 @@ func (p plan) cell(delay time.Duration, clients int) runner.Scenario {
 		name = "far"
 	}
 	sc := runner.Scenario{Name: fmt.Sprintf("operations/%s/%d", name, clients), Server: p.server, Rounds: p.rounds}
-	for _, c := range contestant.All() {
+	for _, c := range contestant.All {
 		sc.Contestants = append(sc.Contestants, runner.Contestant{Name: c.Name, Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
 			dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)
-			return &turns{c, dsn, p.turn, delay, clients, runner.Together{}}, err
+			return runner.Seat{Take: func(ctx context.Context) (result.Values, error) { return p.take(ctx, c, dsn, delay, clients) }}, err
 		}})
 	}
 	return sc
 }
 
-// turns runs the turns of a contestant in a cell.
-type turns struct {
-	contestant.Contestant
-	dsn     string
-	turn    time.Duration
-	delay   time.Duration
-	clients int
-	runner.Together
-}
-
-// Take opens the contestant, measures it, closes it, and compares its orders with the books of the
+// take opens a contestant, measures it, closes it, and compares its orders with the books of the
 // bank.
-func (t *turns) Take(ctx context.Context) (result.Values, error) {
-	if err := runner.Reset(ctx, t.dsn, "orders"); err != nil {
+func (p plan) take(ctx context.Context, c contestant.Contestant, dsn string, delay time.Duration, clients int) (result.Values, error) {
+	if err := runner.Reset(ctx, dsn, "orders"); err != nil {
 		return nil, err
 	}
-	other, err := bank.Open(t.delay, false)
+	other, err := bank.Open(delay, false)
 	if err != nil {
 		return nil, err
 	}
 	defer other.Close()
-	b, err := openBooth(ctx, t.Contestant, contestant.Place{DSN: t.dsn}, other.URL, poolSize)
+	b, err := openBooth(ctx, c, contestant.Place{DSN: dsn}, other.URL, poolSize)
 	if err != nil {
 		return nil, err
 	}
 	defer b.Close()
 	// On each connection, PostgreSQL plans a statement anew for its first five executions.
-	warm, err := b.load(ctx, t.clients, runner.Limit{Time: 3 * t.turn / 2, Calls: (8*min(t.clients, poolSize) + 24) / t.clients})
+	warm, err := b.load(ctx, clients, runner.Limit{Time: 3 * p.turn / 2, Calls: (8*min(clients, poolSize) + 24) / clients})
 	if err != nil {
 		return nil, err
 	}
-	s, err := b.load(ctx, t.clients, runner.Limit{Time: t.turn})
+	s, err := b.load(ctx, clients, runner.Limit{Time: p.turn})
 	if err != nil {
 		return nil, err
 	}
-	t.Add(s)
-	return s.Values(), verify(ctx, t.dsn, other, len(warm.Latencies)+len(s.Latencies))
+	return s.Values(), verify(ctx, dsn, other, len(warm.Latencies)+len(s.Latencies))
 }

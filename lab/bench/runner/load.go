@@ -84,21 +84,3 @@ func Micros(sorted []time.Duration, q float64) float64 {
 func (s Sample) Values() result.Values {
 	return result.Values{"p50_us": s.P(0.5), "per_s": s.PerSecond()}
 }
-
-// Together collects the latencies of all turns. Seats embed it for Finish and Close.
-type Together struct{ latencies []time.Duration }
-
-// Add adds a sample.
-func (t *Together) Add(s Sample) { t.latencies = append(t.latencies, s.Latencies...) }
-
-// Finish returns quantiles of the latencies of all samples.
-func (t *Together) Finish(context.Context) (result.Values, error) {
-	slices.Sort(t.latencies)
-	if len(t.latencies) == 0 {
-		return nil, nil
-	}
-	return result.Values{"p50_us": Micros(t.latencies, 0.5), "p99_us": Micros(t.latencies, 0.99)}, nil
-}
-
-// Close does nothing.
-func (t *Together) Close() error { return nil }

@@ -29,49 +29,42 @@ type redisServer struct {
 func (s *Server) Redis(ctx context.Context, fsync string) (address string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.redis[fsync] == nil {
-		if s.redis[fsync], err = startRedis(ctx, s.dir, fsync); err != nil {
-			delete(s.redis, fsync)
-			return "", err
-		}
+	if server, ok := s.redis[fsync]; ok {
+		return server.address, nil
 	}
-	return s.redis[fsync].address, nil
-}
-
-// startRedis starts a Redis server and waits until it answers.
-func startRedis(ctx context.Context, dir, fsync string) (*redisServer, error) {
 	program, err := optional.Find("redis-server")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	data := filepath.Join(dir, "redis-"+fsync)
+	data := filepath.Join(s.dir, "redis-"+fsync)
 	if err := os.MkdirAll(data, 0o700); err != nil {
-		return nil, err
+		return "", err
 	}
 	port, err := pgserver.FreePort()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	cmd := exec.Command(program, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", data, "--daemonize", "no", "--save", "",
 		"--appendonly", "yes", "--appendfsync", fsync)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // keep the signals of the terminal away
 	process, err := child.Start(cmd, syscall.SIGKILL)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	server := &redisServer{process, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
-	if err := server.await(ctx); err != nil {
-		server.close()
-		return nil, fmt.Errorf("redis-server does not answer: %w", err)
+	address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	if err := awaitRedis(ctx, address); err != nil {
+		process.Kill()
+		return "", fmt.Errorf("redis-server does not answer: %w", err)
 	}
-	return server, nil
+	s.redis[fsync] = redisServer{process, address}
+	return address, nil
 }
 
-// await waits until the server answers.
-func (s *redisServer) await(ctx context.Context) error {
+// awaitRedis waits until the server answers.
+func awaitRedis(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	client := redis.NewClient(&redis.Options{Addr: s.address, MaxRetries: -1})
+	client := redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1})
 	defer client.Close()
 	for {
 		err := client.Ping(ctx).Err()
@@ -84,5 +77,3 @@ func (s *redisServer) await(ctx context.Context) error {
 		}
 	}
 }
-
-func (s *redisServer) close() { s.process.Kill() }

@@ -143,7 +143,7 @@ func (s *seat) entry(ctx context.Context, sc Scenario, all []*seat) result.Entry
 	if s.err == nil {
 		e.Figures, s.err = s.figures(ctx, sc, all)
 	}
-	if s.open != nil {
+	if s.open.Close != nil {
 		s.err = errors.Join(s.err, s.open.Close())
 	}
 	if s.err != nil {
@@ -166,6 +166,9 @@ func (s *seat) figures(ctx context.Context, sc Scenario, all []*seat) (result.Fi
 		if base := all[0].rounds[name]; len(base) == len(values) {
 			figures[name+"/base"] = result.SpreadOf(result.Ratios(values, base))
 		}
+	}
+	if s.open.Finish == nil {
+		return figures, nil
 	}
 	together, err := s.open.Finish(ctx)
 	for name, value := range together {

@@ -30,10 +30,15 @@ func (f *fake) Finish(context.Context) (result.Values, error) {
 	return result.Values{"sum": float64(f.turns)}, f.wrong
 }
 
-func (f *fake) Close() error { return nil }
-
 func contestant(name string, f *fake) runner.Contestant {
-	return runner.Contestant{Name: name, Open: func(context.Context, *runner.Server) (runner.Seat, error) { return f, nil }}
+	return runner.Contestant{Name: name, Open: func(context.Context, *runner.Server) (runner.Seat, error) {
+		return runner.Seat{Take: f.Take, Finish: f.Finish}, nil
+	}}
+}
+
+// refusing returns a contestant that cannot be opened.
+func refusing(name string, err error) runner.Contestant {
+	return runner.Contestant{Name: name, Open: func(context.Context, *runner.Server) (runner.Seat, error) { return runner.Seat{}, err }}
 }
 
 func TestMeasure_ComparesRoundByRound(t *testing.T) {
@@ -56,8 +61,7 @@ func TestMeasure_ComparesRoundByRound(t *testing.T) {
 func TestMeasure_ReportsFailuresAndContinues(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
-	never := runner.Contestant{Name: "never opens", Open: func(context.Context, *runner.Server) (runner.Seat, error) { return nil, broken }}
-	missing := runner.Contestant{Name: "missing", Open: func(context.Context, *runner.Server) (runner.Seat, error) { return nil, optional.Needs("redis-server") }}
+	never, missing := refusing("never opens", broken), refusing("missing", optional.Needs("redis-server"))
 	fails, wrong, fine := &fake{values: []float64{1, 1}, err: broken}, &fake{values: []float64{1, 1}, wrong: broken}, &fake{values: []float64{1, 1}}
 	sc := runner.Scenario{Name: "s", Rounds: 2, Contestants: []runner.Contestant{contestant("fine", fine), contestant("fails", fails), contestant("wrong", wrong), never, missing}}
 	got, err := (&runner.Runner{Say: t.Logf}).Measure(t.Context(), nil, sc)

@@ -4,6 +4,8 @@ package runner
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/idem-go/idem/lab/bench/result"
 )
@@ -24,24 +26,32 @@ type Contestant struct {
 }
 
 // Seat is a contestant that is ready to work on its own database.
-type Seat interface {
+type Seat struct {
 	// Take measures one turn. It must return the same set of figures each time.
-	Take(ctx context.Context) (result.Values, error)
-	// Finish checks the effects of all turns and returns the figures of all turns together.
-	Finish(ctx context.Context) (result.Values, error)
-	Close() error
+	Take func(ctx context.Context) (result.Values, error)
+	// Finish checks the effects of all turns and returns the figures of all turns together. It may
+	// be nil.
+	Finish func(ctx context.Context) (result.Values, error)
+	Close  func() error // may be nil
 }
 
 // Once returns a contestant that calls measure in its only turn.
 func Once(name string, measure func(ctx context.Context, s *Server) (result.Values, error)) Contestant {
-	return Contestant{name, func(_ context.Context, s *Server) (Seat, error) { return once{s, measure}, nil }}
+	return Contestant{name, func(_ context.Context, s *Server) (Seat, error) {
+		return Seat{Take: func(ctx context.Context) (result.Values, error) { return measure(ctx, s) }}, nil
+	}}
 }
 
-type once struct {
-	server  *Server
-	measure func(context.Context, *Server) (result.Values, error)
-}
+// Cleanups close what a contestant has opened.
+type Cleanups []func() error
 
-func (o once) Take(ctx context.Context) (result.Values, error) { return o.measure(ctx, o.server) }
-func (once) Finish(context.Context) (result.Values, error)     { return nil, nil }
-func (once) Close() error                                      { return nil }
+// Add adds a function for Close.
+func (c *Cleanups) Add(f func() error) { *c = append(*c, f) }
+
+// Close calls the functions, the last one first.
+func (c *Cleanups) Close() (err error) {
+	for _, f := range slices.Backward(*c) {
+		err = errors.Join(err, f())
+	}
+	return err
+}

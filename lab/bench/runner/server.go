@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/lab/bench/result"
+	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgserver"
 )
 
@@ -53,7 +55,7 @@ type Server struct {
 	dir       string
 	databases atomic.Int32
 	mu        sync.Mutex
-	redis     map[string]*redisServer
+	redis     map[string]redisServer
 }
 
 // StartServer starts a server with its data in a new directory below dir. An empty dir means the
@@ -63,7 +65,7 @@ func StartServer(ctx context.Context, dir string, spec Spec) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Spec: spec, dir: own, redis: map[string]*redisServer{}}
+	s := &Server{Spec: spec, dir: own, redis: map[string]redisServer{}}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -98,7 +100,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 // Close stops the server and the Redis servers, and deletes the data.
 func (s *Server) Close() (err error) {
 	for _, r := range s.redis {
-		r.close()
+		r.process.Kill()
 	}
 	if s.Admin != nil {
 		s.Admin.Close()
@@ -180,6 +182,33 @@ func (s *Server) Logged(ctx context.Context, work func() error) (commits, bytes 
 	return commits, bytes, nil
 }
 
+// Cost measures what work costs apart from time, for each of n pieces: round trips through a proxy,
+// and commits and bytes in the WAL. The first write to a page after a checkpoint logs the whole
+// page. So Cost first writes to the pages with touch, which may be empty, and with some work.
+func (s *Server) Cost(ctx context.Context, proxy *pgproxy.Proxy, touch string, warm, n int, work func(n int) error) (result.Values, error) {
+	if err := work(warm); err != nil {
+		return nil, err
+	}
+	if _, err := s.Admin.Exec(ctx, "checkpoint"); err != nil {
+		return nil, err
+	}
+	if err := Execute(ctx, proxy.DSN(), touch); err != nil {
+		return nil, err
+	}
+	if err := work(warm); err != nil {
+		return nil, err
+	}
+	proxy.ResetTally()
+	var trips int
+	commits, bytes, err := s.Logged(ctx, func() error {
+		err := work(n)
+		trips = proxy.Tally().Turns
+		return err
+	})
+	each := func(total float64) float64 { return total / float64(n) }
+	return result.Values{"trips": each(float64(trips)), "commits": each(commits), "wal": each(bytes)}, err
+}
+
 // Execute runs statements on a new connection.
 func Execute(ctx context.Context, dsn, sql string) error {
 	conn, err := pgx.Connect(ctx, dsn)
@@ -199,15 +228,14 @@ func Reset(ctx context.Context, dsn, tables string) error {
 	return Execute(ctx, dsn, "vacuum analyze")
 }
 
-// Count runs a query that returns one number.
-func Count(ctx context.Context, dsn, query string) (n int, err error) {
+// Scan reads the only row of a query on a new connection.
+func Scan(ctx context.Context, dsn, query string, into ...any) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	err = conn.QueryRow(ctx, query).Scan(&n)
-	return n, err
+	return conn.QueryRow(ctx, query).Scan(into...)
 }
 
 // Pool opens a pool. The pools of all contestants have the same settings. They do not ping idle

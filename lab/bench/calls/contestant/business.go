@@ -18,7 +18,7 @@ create table orders (id bigint generated always as identity primary key, op uuid
 create table order_lines (id bigint generated always as identity primary key, op uuid not null, sku int not null, quantity int not null, price bigint not null);
 create table stock (sku int primary key, on_hand bigint not null) with (fillfactor = 50);
 create table ledger (id bigint generated always as identity primary key, op uuid not null, account int not null, amount bigint not null);
-insert into stock select sku, 1000000000 from generate_series(0, 999) sku`
+insert into stock select sku, 1000000000 from generate_series(0, 999) sku;`
 
 const (
 	insertOrder  = "insert into orders (op, customer, total) values ($1, $2, $3)"

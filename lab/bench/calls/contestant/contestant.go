@@ -25,41 +25,37 @@ type Answer struct {
 	Refused  bool // another call holds the key, and this one did not wait for it
 }
 
-// Runner is a contestant that is ready to work on one database.
-type Runner interface {
-	Do(ctx context.Context, call Call) (Answer, error)
-	Close()
-}
+// Do makes a call.
+type Do func(ctx context.Context, call Call) (Answer, error)
 
 // Place is the environment of a contestant. The database is used by no other contestant and has the
 // schemas of the business and of idem.
 type Place struct {
-	Pool  *pgxpool.Pool
-	Redis func(fsync string) (Redis, error) // returns a server for a value of appendfsync
+	Pool    *pgxpool.Pool
+	Redis   func(fsync string) (Redis, error) // returns a server for a value of appendfsync
+	Cleanup func(func() error)                // registers a function that ends the contestant
 }
 
 // Contestant is one way to make a write safe to repeat.
 type Contestant struct {
 	Name       string
+	Schema     string   // SQL that creates its own tables
 	Tables     []string // tables with its records; empty if not in Postgres
 	Listens    bool     // needs connections beside those of its calls
 	Repeats    bool     // may execute a duplicate again, by design or by mistake
 	Recordless bool     // records no requests
-	Open       func(ctx context.Context, place Place) (Runner, error)
+	Open       func(ctx context.Context, place Place) (Do, error)
 }
 
-// All returns the contestants in the order of the report. The first is the base of first runs.
-func All() []Contestant {
-	return []Contestant{
-		Plain(), Pipelined(), Idem(), IdemBatch(), Textbook(), SelectInsert(), DBOS(),
-		RedisAlways(), RedisEverySecond(),
+// All lists the contestants in the order of the report. The first is the base of first runs.
+var All = []Contestant{Plain, Pipelined, Idem, IdemBatch, Textbook, SelectInsert, DBOS, RedisAlways, RedisEverySecond}
+
+// pooled returns the Open of a contestant that needs only a pool.
+func pooled(do func(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error)) func(context.Context, Place) (Do, error) {
+	return func(_ context.Context, place Place) (Do, error) {
+		return func(ctx context.Context, call Call) (Answer, error) { return do(ctx, place.Pool, call) }, nil
 	}
 }
-
-// pooled is embedded by contestants that need only a pool.
-type pooled struct{ pool *pgxpool.Pool }
-
-func (pooled) Close() {}
 
 // Execute sends the statements of the business one by one, as most code does.
 func (c Call) Execute(ctx context.Context, tx pgx.Tx) error {

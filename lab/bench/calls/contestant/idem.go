@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
 )
@@ -12,51 +13,41 @@ import (
 // in progress is not committed, so that the key is free again when its transaction ends, whatever
 // the reason. Duplicates wait without a connection and receive the response. Another payload under
 // the same key is refused.
-func Idem() Contestant { return idemContestant(NameIdem, idemRunner{}) }
+var Idem = Contestant{Name: "idem.Do", Tables: []string{"idem.records"}, Open: pooled(doIdem)}
+
+func doIdem(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error) {
+	return executed(ctx, pool, call, call.Execute)
+}
 
 // IdemBatch is Idem with a function that sends its statements in one batch.
-func IdemBatch() Contestant { return idemContestant(NameIdemBatch, idemRunner{batch: true}) }
+var IdemBatch = Contestant{Name: "idem.Do, batch in fn", Tables: Idem.Tables, Open: pooled(
+	func(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error) {
+		return executed(ctx, pool, call, func(ctx context.Context, tx pgx.Tx) error {
+			batch := &pgx.Batch{}
+			call.queue(batch)
+			err := tx.SendBatch(ctx, batch).Close()
+			call.hold()
+			return err
+		})
+	})}
 
 // IdemHinted is Idem with the option for likely replays, such as the second attempt of a client.
-func IdemHinted() Contestant {
-	return idemContestant(NameIdemHinted, idemRunner{options: []idem.Option{idem.WithReplayLikely()}})
-}
-
-func idemContestant(name string, runner idemRunner) Contestant {
-	return Contestant{
-		Name: name, Tables: []string{"idem.records"},
-		Open: func(_ context.Context, place Place) (Runner, error) {
-			runner.pooled = pooled{place.Pool}
-			return runner, nil
-		},
-	}
-}
-
-type idemRunner struct {
-	pooled
-	batch   bool
-	options []idem.Option
-}
+var IdemHinted = Contestant{Name: "idem.Do, replay likely", Tables: Idem.Tables, Open: pooled(
+	func(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error) {
+		return executed(ctx, pool, call, call.Execute, idem.WithReplayLikely())
+	})}
 
 // Scope is the scope of all keys.
 const Scope = "tenant-1/POST /orders"
 
-func (r idemRunner) Do(ctx context.Context, call Call) (Answer, error) {
-	res, err := idem.Do(ctx, r.pool, Scope, call.Key, HashOf(call), func(tx pgx.Tx) (idem.Response, error) {
-		return idem.Response{Status: 201, Body: call.Body}, r.execute(ctx, tx, call)
-	}, r.options...)
+// executed calls idem.Do with a function that executes the business.
+func executed(
+	ctx context.Context, pool *pgxpool.Pool, call Call, execute func(context.Context, pgx.Tx) error, options ...idem.Option,
+) (Answer, error) {
+	res, err := idem.Do(ctx, pool, Scope, call.Key, HashOf(call), func(tx pgx.Tx) (idem.Response, error) {
+		return idem.Response{Status: 201, Body: call.Body}, execute(ctx, tx)
+	}, options...)
 	return Answer{Body: res.Body, Replayed: res.Replayed}, err
-}
-
-func (r idemRunner) execute(ctx context.Context, tx pgx.Tx, call Call) error {
-	if !r.batch {
-		return call.Execute(ctx, tx)
-	}
-	batch := &pgx.Batch{}
-	call.queue(batch)
-	err := tx.SendBatch(ctx, batch).Close()
-	call.hold()
-	return err
 }
 
 // Payload is the payload of all requests. A repetition is recognized by its key alone.

@@ -2,24 +2,53 @@ package contestant
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Plain is a transaction with only the statements of the business. A repeated request is executed
 // again. Plain is the base of all first runs.
-func Plain() Contestant {
-	return Contestant{
-		Name: NamePlain, Repeats: true, Recordless: true,
-		Open: func(_ context.Context, place Place) (Runner, error) {
-			return plain{pooled{place.Pool}}, nil
-		},
+var Plain = Contestant{Name: "plain transaction", Repeats: true, Recordless: true, Open: pooled(plain)}
+
+func plain(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error) {
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return call.Execute(ctx, tx) })
+	return Answer{Body: call.Body}, err
+}
+
+// Pipelined is the plain transaction in a single round trip: BEGIN, the statements of the business
+// and COMMIT in one batch. This is the best that pgx can do if no statement depends on the result
+// of another. A repeated request is executed again.
+var Pipelined = Contestant{Name: "plain, pipelined", Repeats: true, Recordless: true, Open: pooled(pipelined)}
+
+// pipelined calls Hold before the batch, because it cannot pause between the statements and COMMIT.
+// No connection is in use at that time.
+func pipelined(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error) {
+	call.hold()
+	batch := &pgx.Batch{}
+	batch.Queue("begin")
+	call.queue(batch)
+	batch.Queue("commit")
+	return Answer{Body: call.Body}, pool.SendBatch(ctx, batch).Close()
+}
+
+// queue adds the statements of the business to a batch.
+func (c Call) queue(batch *pgx.Batch) {
+	for _, s := range c.Business(c.Key) {
+		batch.Queue(s.SQL, s.Args...)
 	}
 }
 
-type plain struct{ pooled }
+// Lookup reads a recorded response with a SELECT by primary key. It is the minimum cost of a replay
+// and the base of all replays. A first call records the response in the table of idem.
+var Lookup = Contestant{Name: "SELECT by primary key", Tables: Idem.Tables, Open: pooled(lookup)}
 
-func (p plain) Do(ctx context.Context, call Call) (Answer, error) {
-	err := pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error { return call.Execute(ctx, tx) })
-	return Answer{Body: call.Body}, err
+func lookup(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error) {
+	answer := Answer{Replayed: true}
+	err := pool.QueryRow(ctx, "select body from idem.records where scope = $1 and key = $2", Scope, call.Key).Scan(&answer.Body)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return doIdem(ctx, pool, call)
+	}
+	return answer, err
 }

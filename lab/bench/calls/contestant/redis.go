@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -18,33 +19,27 @@ type Redis = *redis.Options
 // Two systems cannot commit together. A crash in between leaves an effect without a response. The
 // key stays locked until its lease of 30 seconds ends, and then the request is executed again.
 // Duplicates are refused meanwhile. The payload is not compared.
-func RedisAlways() Contestant {
-	return redisContestant(NameRedisAlways, "always")
-}
+var RedisAlways = Contestant{Name: "Redis SET NX, always", Open: openRedis("always")}
 
 // RedisEverySecond is RedisAlways with a Redis that writes its log to disk once a second, the
 // default. A crash of the machine loses the keys of that second, and their requests are executed
 // again.
-func RedisEverySecond() Contestant {
-	return redisContestant(NameRedisEverySecond, "everysec")
-}
+var RedisEverySecond = Contestant{Name: "Redis SET NX, everysec", Open: openRedis("everysec")}
 
-func redisContestant(name, fsync string) Contestant {
-	return Contestant{
-		Name: name,
-		Open: func(ctx context.Context, place Place) (Runner, error) {
-			options, err := place.Redis(fsync)
-			if err != nil {
-				return nil, err
-			}
-			client := redis.NewClient(options)
-			return redisRunner{pooled{place.Pool}, client}, client.Ping(ctx).Err()
-		},
+func openRedis(fsync string) func(context.Context, Place) (Do, error) {
+	return func(ctx context.Context, place Place) (Do, error) {
+		options, err := place.Redis(fsync)
+		if err != nil {
+			return nil, err
+		}
+		client := redis.NewClient(options)
+		place.Cleanup(client.Close)
+		return redisRunner{place.Pool, client}.do, client.Ping(ctx).Err()
 	}
 }
 
 type redisRunner struct {
-	pooled
+	pool   *pgxpool.Pool
 	client *redis.Client
 }
 
@@ -54,7 +49,7 @@ const (
 	inProgress = ""
 )
 
-func (r redisRunner) Do(ctx context.Context, call Call) (Answer, error) {
+func (r redisRunner) do(ctx context.Context, call Call) (Answer, error) {
 	key := Scope + "/" + call.Key
 	err := r.client.SetArgs(ctx, key, inProgress, redis.SetArgs{Mode: "NX", TTL: redisLease}).Err()
 	if errors.Is(err, redis.Nil) {
@@ -77,5 +72,3 @@ func (r redisRunner) replay(ctx context.Context, key string) (Answer, error) {
 	}
 	return Answer{Body: body, Replayed: true}, err
 }
-
-func (r redisRunner) Close() { _ = r.client.Close() }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Textbook is the correct pattern, written by hand. One transaction inserts the key, does the
@@ -14,25 +15,18 @@ import (
 // leaves nothing locked after a crash, replays, and checks the payload, if the author forgets
 // nothing. A duplicate waits on the unique index and occupies a connection while it waits. The
 // caller must resolve a lost answer to COMMIT.
-func Textbook() Contestant {
-	return Contestant{
-		Name: NameTextbook, Tables: []string{"textbook_keys"},
-		Open: func(ctx context.Context, place Place) (Runner, error) {
-			_, err := place.Pool.Exec(ctx, `create table textbook_keys (
-				scope text not null, key text not null, hash bytea not null, status int, body bytea,
-				created_at timestamptz not null default now(), expires_at timestamptz not null, primary key (scope, key))`)
-			return textbook{pooled{place.Pool}}, err
-		},
-	}
+var Textbook = Contestant{
+	Name: "textbook, by hand", Tables: []string{"textbook_keys"}, Open: pooled(textbook),
+	Schema: `create table textbook_keys (
+		scope text not null, key text not null, hash bytea not null, status int, body bytea,
+		created_at timestamptz not null default now(), expires_at timestamptz not null, primary key (scope, key))`,
 }
-
-type textbook struct{ pooled }
 
 var errReplay = errors.New("the key is there")
 
-func (t textbook) Do(ctx context.Context, call Call) (Answer, error) {
+func textbook(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error) {
 	answer := Answer{Body: call.Body}
-	err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		hash := HashOf(call)
 		tag, err := tx.Exec(ctx, `insert into textbook_keys (scope, key, hash, expires_at) values ($1, $2, $3, now() + interval '24 hours')
 			on conflict do nothing`, Scope, call.Key, hash[:])
@@ -40,7 +34,7 @@ func (t textbook) Do(ctx context.Context, call Call) (Answer, error) {
 			return err
 		}
 		if tag.RowsAffected() == 0 {
-			if answer, err = t.load(ctx, tx, call); err != nil {
+			if answer, err = loadTextbook(ctx, tx, call); err != nil {
 				return err
 			}
 			return errReplay // roll back: there is nothing to commit
@@ -57,7 +51,7 @@ func (t textbook) Do(ctx context.Context, call Call) (Answer, error) {
 	return answer, err
 }
 
-func (textbook) load(ctx context.Context, tx pgx.Tx, call Call) (Answer, error) {
+func loadTextbook(ctx context.Context, tx pgx.Tx, call Call) (Answer, error) {
 	var hash []byte
 	answer := Answer{Replayed: true}
 	err := tx.QueryRow(ctx, "select hash, body from textbook_keys where scope = $1 and key = $2", Scope, call.Key).Scan(&hash, &answer.Body)

@@ -96,14 +96,9 @@ func (c *Calls) Fetch(max int, all *[]Delivery) (err error) {
 	return err
 }
 
-// Ack calls Session.Ack.
-func (c *Calls) Ack(tags []int64, _ *struct{}) error {
-	return c.session.Ack(context.Background(), tags...)
-}
-
-// Nack calls Session.Nack.
-func (c *Calls) Nack(tags []int64, _ *struct{}) error {
-	return c.session.Nack(context.Background(), tags...)
+// Settle calls Session.Settle with acknowledged and rejected deliveries.
+func (c *Calls) Settle(tags [2][]int64, _ *struct{}) error {
+	return c.session.Settle(context.Background(), tags[0], tags[1])
 }
 
 // Client is a Sink and a Session in another process.
@@ -132,14 +127,9 @@ func (c *Client) Fetch(ctx context.Context, max int) ([]Delivery, error) {
 	return all, nil
 }
 
-// Ack calls Session.Ack.
-func (c *Client) Ack(ctx context.Context, tags ...int64) error {
-	return c.call(ctx, "Broker.Ack", tags, &struct{}{})
-}
-
-// Nack calls Session.Nack.
-func (c *Client) Nack(ctx context.Context, tags ...int64) error {
-	return c.call(ctx, "Broker.Nack", tags, &struct{}{})
+// Settle calls Session.Settle.
+func (c *Client) Settle(ctx context.Context, acked, rejected []int64) error {
+	return c.call(ctx, "Broker.Settle", [2][]int64{acked, rejected}, &struct{}{})
 }
 
 // call waits for the answer or the end of ctx. In the second case the call may still be executed.

@@ -5,21 +5,50 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 )
 
+// board is a lock whose holder can announce a change.
+type board struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced after a change
+}
+
+func newBoard() board { return board{changed: make(chan struct{})} }
+
+// signal announces a change. The caller holds the lock.
+func (b *board) signal() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// await waits until is returns true. It calls is with the lock.
+func (b *board) await(ctx context.Context, is func() bool) error {
+	for {
+		b.mu.Lock()
+		done, changed := is(), b.changed
+		b.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // Sink receives published messages and records their order.
 type Sink struct {
-	mu      sync.Mutex
-	came    []string
-	first   map[string]int // index in came
-	changed chan struct{}  // closed and replaced when messages arrive
+	board
+	came  []string
+	first map[string]int // index in came
 }
 
 // NewSink returns an empty Sink.
-func NewSink() *Sink { return &Sink{first: map[string]int{}, changed: make(chan struct{})} }
+func NewSink() *Sink { return &Sink{board: newBoard(), first: map[string]int{}} }
 
 // Publish records messages by their ids, in this order.
 func (s *Sink) Publish(_ context.Context, ids ...string) error {
@@ -31,8 +60,7 @@ func (s *Sink) Publish(_ context.Context, ids ...string) error {
 		}
 		s.came = append(s.came, id)
 	}
-	close(s.changed)
-	s.changed = make(chan struct{})
+	s.signal()
 	return nil
 }
 
@@ -48,48 +76,18 @@ func (s *Sink) Await(ctx context.Context, n int) error {
 	return s.await(ctx, func() bool { return len(s.first) >= n })
 }
 
-func (s *Sink) await(ctx context.Context, enough func() bool) error {
-	for {
-		s.mu.Lock()
-		is, changed := enough(), s.changed
-		s.mu.Unlock()
-		if is {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
+// AwaitOrRest waits until n distinct messages have arrived, or until no new one has arrived for
+// rest.
+func (s *Sink) AwaitOrRest(ctx context.Context, n int, rest time.Duration) error {
+	for came := s.Distinct(); came < n; came = s.Distinct() {
+		resting, cancel := context.WithTimeout(ctx, rest)
+		err := s.Await(resting, came+1)
+		cancel()
+		if err != nil {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// AwaitOrRest waits until n distinct messages have arrived, or until none has arrived for rest.
-func (s *Sink) AwaitOrRest(ctx context.Context, n int, rest time.Duration) error {
-	for {
-		s.mu.Lock()
-		enough, next := len(s.first) >= n, len(s.came)+1
-		s.mu.Unlock()
-		if enough {
-			return nil
-		}
-		resting, cancel := context.WithTimeoutCause(ctx, rest, errRest)
-		err := s.awaitCame(resting, next)
-		cancel()
-		if errors.Is(err, errRest) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-var errRest = errors.New("nothing comes any more")
-
-// awaitCame waits until n messages have arrived, including repeated ones.
-func (s *Sink) awaitCame(ctx context.Context, n int) error {
-	return s.await(ctx, func() bool { return len(s.came) >= n })
+	return nil
 }
 
 // Expected is a message that must be published: the N-th message of its key.

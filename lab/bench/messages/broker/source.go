@@ -1,10 +1,11 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem/outbox"
@@ -30,14 +31,13 @@ type Source struct {
 	limit   int
 	until   time.Time
 
-	mu      sync.Mutex
+	board
 	made    []string   // ids of all messages
 	twins   []twin     // late redeliveries
 	ready   []Delivery // deliveries that come before new messages
 	unacked map[int64]held
 	acked   int
 	tag     int64
-	changed chan struct{}
 }
 
 type twin struct {
@@ -53,7 +53,7 @@ type held struct {
 // NewSource returns a source of at most that many messages. If during is not zero, it makes no new
 // messages after that time.
 func NewSource(messages int, during time.Duration) *Source {
-	s := &Source{limit: messages, unacked: map[int64]held{}, changed: make(chan struct{})}
+	s := &Source{limit: messages, board: newBoard(), unacked: map[int64]held{}}
 	s.payload = make([]byte, 200)
 	for i := range s.payload {
 		s.payload[i] = byte('a' + i%26)
@@ -142,9 +142,9 @@ func (s *Source) Open() *Session { return &Session{source: s} }
 // are made and acknowledged.
 func (c *Session) Fetch(ctx context.Context, max int) ([]Delivery, error) {
 	s := c.source
-	for {
-		s.mu.Lock()
-		var all []Delivery
+	var all []Delivery
+	var err error
+	waited := s.await(ctx, func() bool {
 		for len(all) < max && !c.ended {
 			d, ok := s.next()
 			if !ok {
@@ -153,52 +153,44 @@ func (c *Session) Fetch(ctx context.Context, max int) ([]Delivery, error) {
 			s.unacked[d.Tag] = held{d, c}
 			all = append(all, d)
 		}
-		done, ended, changed := len(s.unacked) == 0, c.ended, s.changed
-		s.mu.Unlock()
 		switch {
-		case ended:
-			return nil, errEnded
-		case len(all) > 0:
-			return all, nil
-		case done:
-			return nil, io.EOF
+		case c.ended:
+			all, err = nil, errEnded
+		case len(all) == 0 && len(s.unacked) == 0:
+			err = io.EOF
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+		return err != nil || len(all) > 0
+	})
+	return all, cmp.Or(waited, err)
 }
 
-// Ack acknowledges deliveries.
-func (c *Session) Ack(_ context.Context, tags ...int64) error {
-	return c.settle(tags, func(held) { c.source.acked++ })
-}
-
-// Nack rejects deliveries: the source redelivers them.
-func (c *Session) Nack(_ context.Context, tags ...int64) error { return c.settle(tags, c.source.again) }
-
-func (s *Source) again(h held) {
-	h.Deliveries++
-	s.ready = append(s.ready, h.Delivery)
-}
-
-func (c *Session) settle(tags []int64, settle func(held)) error {
+// Settle acknowledges deliveries, and rejects others: the source redelivers them.
+func (c *Session) Settle(_ context.Context, acked, rejected []int64) error {
 	s := c.source
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.ended {
 		return errEnded
 	}
-	for _, tag := range tags {
-		if h, ok := s.unacked[tag]; ok && h.by == c {
-			delete(s.unacked, tag)
-			settle(h)
+	for i, tag := range slices.Concat(acked, rejected) {
+		h, ok := s.unacked[tag]
+		if !ok || h.by != c {
+			continue
+		}
+		delete(s.unacked, tag)
+		if i < len(acked) {
+			s.acked++
+		} else {
+			s.again(h)
 		}
 	}
 	s.signal()
 	return nil
+}
+
+func (s *Source) again(h held) {
+	h.Deliveries++
+	s.ready = append(s.ready, h.Delivery)
 }
 
 // Close ends the session. The source redelivers what the session has not acknowledged.
@@ -216,24 +208,7 @@ func (c *Session) Close() {
 	s.signal()
 }
 
-func (s *Source) signal() {
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
 // AwaitAcked waits until n deliveries are acknowledged.
 func (s *Source) AwaitAcked(ctx context.Context, n int) error {
-	for {
-		s.mu.Lock()
-		enough, changed := s.acked >= n, s.changed
-		s.mu.Unlock()
-		if enough {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return s.await(ctx, func() bool { return s.acked >= n })
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,8 +20,8 @@ type Source interface {
 	// Fetch returns up to max deliveries. It waits for the first, and returns io.EOF when there
 	// will be none.
 	Fetch(ctx context.Context, max int) ([]broker.Delivery, error)
-	Ack(ctx context.Context, tags ...int64) error
-	Nack(ctx context.Context, tags ...int64) error
+	// Settle acknowledges deliveries, and rejects others, which will be delivered again.
+	Settle(ctx context.Context, acked, rejected []int64) error
 }
 
 // Place is the environment of a contestant: one process with a database and a broker.
@@ -40,12 +41,8 @@ type Contestant struct {
 	Consume func(ctx context.Context, place Place) error
 }
 
-// All returns the contestants in the order of the report. The first is the base.
-func All() []Contestant {
-	return []Contestant{
-		Plain(), PlainBatch(), Handle(), Batch(), Bulk(), SelectInsert(), Deduplicator(),
-	}
-}
+// All lists the contestants in the order of the report. The first is the base.
+var All = []Contestant{Plain, PlainBatch, Handle, Batch, Bulk, SelectInsert, Deduplicator}
 
 // Schema creates the table of the effects. It has no constraint against doubled effects.
 const Schema = `create table effects (n bigint generated always as identity primary key, message uuid not null)`
@@ -55,23 +52,33 @@ const (
 	insertEffects = "insert into effects (message) select unnest($1::text[])::uuid"
 )
 
+// handler handles deliveries and returns those to acknowledge.
+type handler func(ctx context.Context, place Place, all []broker.Delivery) (done []int64, err error)
+
+// each returns a Consume that handles the deliveries one by one, and inBatches one that handles up
+// to place.Batch together.
+func each(handle handler) func(context.Context, Place) error {
+	return func(ctx context.Context, place Place) error { return consume(ctx, place, 1, handle) }
+}
+
+func inBatches(handle handler) func(context.Context, Place) error {
+	return func(ctx context.Context, place Place) error { return consume(ctx, place, place.Batch, handle) }
+}
+
 // consume runs workers that fetch deliveries and handle them until there are no more. It
 // acknowledges the deliveries that handle returns and rejects the others.
-func consume(ctx context.Context, place Place, max int, handle func(context.Context, []broker.Delivery) (done []int64, err error)) error {
+func consume(ctx context.Context, place Place, max int, handle handler) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var group sync.WaitGroup
 	for range place.Workers {
 		group.Go(func() {
-			for {
-				err := once(ctx, place.Source, max, handle)
-				if errors.Is(err, io.EOF) {
-					return
-				}
-				if err != nil {
-					cancel(err)
-					return
-				}
+			var err error
+			for err == nil {
+				err = once(ctx, place, max, handle)
+			}
+			if !errors.Is(err, io.EOF) {
+				cancel(err)
 			}
 		})
 	}
@@ -79,31 +86,20 @@ func consume(ctx context.Context, place Place, max int, handle func(context.Cont
 	return context.Cause(ctx)
 }
 
-func once(ctx context.Context, source Source, max int, handle func(context.Context, []broker.Delivery) ([]int64, error)) error {
-	all, err := source.Fetch(ctx, max)
+func once(ctx context.Context, place Place, max int, handle handler) error {
+	all, err := place.Source.Fetch(ctx, max)
 	if err != nil {
 		return err
 	}
-	done, err := handle(ctx, all)
+	done, err := handle(ctx, place, all)
 	if err != nil {
 		return err
 	}
-	if err := source.Ack(ctx, done...); err != nil || len(done) == len(all) {
-		return err
+	var rejected []int64
+	if len(done) < len(all) {
+		rejected = slices.DeleteFunc(tagsOf(all), func(tag int64) bool { return slices.Contains(done, tag) })
 	}
-	left := map[int64]bool{}
-	for _, d := range all {
-		left[d.Tag] = true
-	}
-	for _, tag := range done {
-		delete(left, tag)
-	}
-	for tag := range left {
-		if err := source.Nack(ctx, tag); err != nil {
-			return err
-		}
-	}
-	return nil
+	return place.Source.Settle(ctx, done, rejected)
 }
 
 func tagsOf(all []broker.Delivery) []int64 {

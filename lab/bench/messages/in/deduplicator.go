@@ -2,33 +2,31 @@ package in
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/bench/messages/broker"
 )
 
 // Deduplicator is Watermill's router with its Deduplicator and the default repository: a map in the
 // process that keeps keys for a minute and is checked before the handler runs. The key is the UUID
 // of the message. The default key is an Adler-32 of the payload, which may be the same for
 // different messages. The documentation makes no promise for several processes.
-func Deduplicator() Contestant {
-	return Contestant{
-		Name: "Watermill Deduplicator, in memory", Repeats: true,
-		Consume: func(ctx context.Context, place Place) error {
-			keys, err := middleware.NewMapExpiringKeyRepository(time.Minute)
-			if err != nil {
-				return err
-			}
-			return route(ctx, place, keys)
-		},
-	}
+var Deduplicator = Contestant{
+	Name: "Watermill Deduplicator, in memory", Repeats: true,
+	Consume: func(ctx context.Context, place Place) error {
+		keys, err := middleware.NewMapExpiringKeyRepository(time.Minute)
+		if err != nil {
+			return err
+		}
+		return route(ctx, place, keys)
+	},
 }
-
-// byUUID returns the key by which the Deduplicator recognizes duplicates.
-func byUUID(m *message.Message) (string, error) { return m.UUID, nil }
 
 // route runs a router whose handler makes the effect in its own transaction.
 func route(ctx context.Context, place Place, keys middleware.ExpiringKeyRepository) error {
@@ -36,6 +34,7 @@ func route(ctx context.Context, place Place, keys middleware.ExpiringKeyReposito
 	if err != nil {
 		return err
 	}
+	byUUID := func(m *message.Message) (string, error) { return m.UUID, nil }
 	deduplicator := middleware.Deduplicator{KeyFactory: byUUID, Repository: keys, Timeout: time.Minute}
 	subscriber := &subscriber{place: place}
 	router.AddConsumerHandler("effects", "orders", subscriber, func(m *message.Message) error {
@@ -49,3 +48,39 @@ func route(ctx context.Context, place Place, keys middleware.ExpiringKeyReposito
 	}
 	return subscriber.err
 }
+
+// subscriber is the broker as a Watermill subscriber. It has up to place.Workers messages in
+// progress and acknowledges each when its handler has returned.
+type subscriber struct {
+	place Place
+	err   error // set before Subscribe's channel is closed
+}
+
+func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	out := make(chan *message.Message)
+	go func() {
+		defer close(out)
+		s.err = consume(ctx, s.place, 1, func(ctx context.Context, _ Place, all []broker.Delivery) ([]int64, error) {
+			m := message.NewMessageWithContext(ctx, all[0].ID, all[0].Payload)
+			select {
+			case out <- m:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			select {
+			case <-m.Acked():
+				return tagsOf(all), nil
+			case <-m.Nacked():
+				return nil, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		})
+		if errors.Is(s.err, context.Canceled) {
+			s.err = nil
+		}
+	}()
+	return out, nil
+}
+
+func (s *subscriber) Close() error { return nil }

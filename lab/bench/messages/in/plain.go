@@ -9,24 +9,10 @@ import (
 )
 
 // Plain makes the effect of each delivery in its own transaction, without detecting duplicates.
-func Plain() Contestant {
-	return Contestant{
-		Name: "plain transaction", Repeats: true,
-		Consume: func(ctx context.Context, place Place) error {
-			return consume(ctx, place, 1, func(ctx context.Context, all []broker.Delivery) ([]int64, error) { return effects(ctx, place, all) })
-		},
-	}
-}
+var Plain = Contestant{Name: "plain transaction", Repeats: true, Consume: each(effects)}
 
 // PlainBatch is Plain with up to a thousand deliveries per transaction.
-func PlainBatch() Contestant {
-	return Contestant{
-		Name: "plain, 1,000 a transaction", Repeats: true,
-		Consume: func(ctx context.Context, place Place) error {
-			return consume(ctx, place, place.Batch, func(ctx context.Context, all []broker.Delivery) ([]int64, error) { return effects(ctx, place, all) })
-		},
-	}
-}
+var PlainBatch = Contestant{Name: "plain, 1,000 a transaction", Repeats: true, Consume: inBatches(effects)}
 
 func effects(ctx context.Context, place Place, all []broker.Delivery) ([]int64, error) {
 	err := pgx.BeginFunc(ctx, place.Pool, func(tx pgx.Tx) error {

@@ -13,18 +13,15 @@ import (
 // SelectInsert looks up the id and, if it is missing, makes the effect and inserts the id, all in
 // one transaction. The index is not unique. Many people write this first. It is wrong at READ
 // COMMITTED: two simultaneous deliveries both find no id.
-func SelectInsert() Contestant {
-	return Contestant{
-		Name: "SELECT, then INSERT", Repeats: true,
-		Prepare: func(ctx context.Context, dsn string) error {
-			return runner.Execute(ctx, dsn, "create table seen (message uuid not null, at timestamptz not null default now()); create index on seen (message)")
-		},
-		Consume: func(ctx context.Context, place Place) error {
-			return consume(ctx, place, 1, func(ctx context.Context, all []broker.Delivery) ([]int64, error) {
-				return tagsOf(all), pgx.BeginFunc(ctx, place.Pool, func(tx pgx.Tx) error { return unlessSeen(ctx, tx, all[0].ID) })
-			})
-		},
-	}
+var SelectInsert = Contestant{
+	Name: "SELECT, then INSERT", Repeats: true,
+	Prepare: func(ctx context.Context, dsn string) error {
+		return runner.Execute(ctx, dsn, `create table seen (message uuid not null, at timestamptz not null default now());
+			create index on seen (message)`)
+	},
+	Consume: each(func(ctx context.Context, place Place, all []broker.Delivery) ([]int64, error) {
+		return tagsOf(all), pgx.BeginFunc(ctx, place.Pool, func(tx pgx.Tx) error { return unlessSeen(ctx, tx, all[0].ID) })
+	}),
 }
 
 func unlessSeen(ctx context.Context, tx pgx.Tx, id string) error {

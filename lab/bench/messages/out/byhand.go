@@ -15,15 +15,13 @@ import (
 //
 // It has three weaknesses. A failing message stops it. A second loop would publish out of order. A
 // Publish that hangs keeps the transaction open.
-func ByHand() Contestant {
-	return Contestant{
-		Name: "outbox by hand", Relays: true,
-		Prepare: func(ctx context.Context, dsn string) error {
-			return runner.Execute(ctx, dsn, `create table outbox (seq bigint generated always as identity primary key, id uuid not null,
-				aggregatetype varchar(255) not null, aggregateid varchar(255) not null, type varchar(255) not null, payload bytea)`)
-		},
-		Open: func(place Place) (Runner, error) { return byHand{place}, nil },
-	}
+var ByHand = Contestant{
+	Name: "outbox by hand", Relays: true,
+	Prepare: func(ctx context.Context, dsn string) error {
+		return runner.Execute(ctx, dsn, `create table outbox (seq bigint generated always as identity primary key, id uuid not null,
+			aggregatetype varchar(255) not null, aggregateid varchar(255) not null, type varchar(255) not null, payload bytea)`)
+	},
+	Open: func(place Place) (Runner, error) { return byHand{place}, nil },
 }
 
 type byHand struct{ place Place }

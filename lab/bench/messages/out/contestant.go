@@ -5,8 +5,6 @@ package out
 import (
 	"context"
 	"encoding/json"
-	"io"
-	"log/slog"
 	"strconv"
 	"strings"
 
@@ -65,10 +63,8 @@ type Contestant struct {
 	Open    func(place Place) (Runner, error)
 }
 
-// All returns the contestants in the order of the report. The first is the base.
-func All() []Contestant {
-	return []Contestant{Plain(), Idem(), ByHand(), Watermill(), Naive()}
-}
+// All lists the contestants in the order of the report. The first is the base.
+var All = []Contestant{Plain, Idem, ByHand, Watermill, Naive}
 
 // Customers is the number of customers.
 const Customers = 1000
@@ -95,9 +91,6 @@ func save(ctx context.Context, tx pgx.Tx, order Order) error {
 	_, err := tx.Exec(ctx, countOrder, order.ID, order.Customer)
 	return err
 }
-
-// quiet is a logger for libraries that warn when something is only slow.
-var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 const topic = "orders"
 

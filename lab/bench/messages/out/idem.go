@@ -2,6 +2,7 @@ package out
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,12 +12,12 @@ import (
 
 // Idem is package outbox: Add in the transaction, and a Relay in the process. The contestant wakes
 // the Relay after the commit, as the documentation recommends.
-func Idem() Contestant {
-	return Contestant{
-		Name: "idem outbox", Relays: true,
-		Prepare: schema.UpAt,
-		Open:    func(place Place) (Runner, error) { return newIdem(place), nil },
-	}
+var Idem = Contestant{
+	Name: "idem outbox", Relays: true, Prepare: schema.UpAt,
+	Open: func(place Place) (Runner, error) {
+		config := outbox.RelayConfig{Logger: slog.New(slog.DiscardHandler)} // it warns when something is only slow
+		return &idem{place, outbox.NewRelay(place.Pool, publisher{place.Sink}, config)}, nil
+	},
 }
 
 type idem struct {
@@ -24,16 +25,13 @@ type idem struct {
 	relay *outbox.Relay
 }
 
-func newIdem(place Place) *idem {
-	return &idem{place, outbox.NewRelay(place.Pool, publisher{place.Sink}, outbox.RelayConfig{Logger: quiet})}
-}
-
 func (i *idem) Place(ctx context.Context, order Order) error {
 	err := pgx.BeginFunc(ctx, i.place.Pool, func(tx pgx.Tx) error {
 		if err := save(ctx, tx, order); err != nil {
 			return err
 		}
-		return outbox.Add(ctx, tx, messageOf(order))
+		message := outbox.Message{ID: order.ID, Topic: topic, Key: keyOf(order), Type: "OrderPlaced", Payload: order.payload()}
+		return outbox.Add(ctx, tx, message)
 	})
 	if err == nil {
 		i.relay.Wake()
@@ -42,10 +40,6 @@ func (i *idem) Place(ctx context.Context, order Order) error {
 }
 
 func (i *idem) Relay(ctx context.Context) error { return i.relay.Run(ctx) }
-
-func messageOf(order Order) outbox.Message {
-	return outbox.Message{ID: order.ID, Topic: topic, Key: keyOf(order), Type: "OrderPlaced", Payload: order.payload()}
-}
 
 // publisher is the broker as an outbox.Publisher.
 type publisher struct{ sink Sink }

@@ -20,23 +20,21 @@ import (
 // write, here the INSERT of the order, before it locks the row of the customer. Differences from
 // the defaults: the subscriber polls every 10 ms instead of every second, and reads 1,000 messages
 // at a time instead of 100. The documentation says GuaranteedOrder and ExactlyOnceDelivery: yes.
-func Watermill() Contestant {
-	return Contestant{
-		Name: "Watermill SQL, Forwarder", Relays: true,
-		Prepare: func(ctx context.Context, dsn string) error {
-			pool, err := pgxpool.New(ctx, dsn)
-			if err != nil {
-				return err
-			}
-			defer pool.Close()
-			subscriber, err := newSubscriber(pool)
-			if err != nil {
-				return err
-			}
-			return subscriber.SubscribeInitialize(forwarded)
-		},
-		Open: func(place Place) (Runner, error) { return forwarding{place}, nil },
-	}
+var Watermill = Contestant{
+	Name: "Watermill SQL, Forwarder", Relays: true,
+	Prepare: func(ctx context.Context, dsn string) error {
+		pool, err := pgxpool.New(ctx, dsn)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		subscriber, err := newSubscriber(pool)
+		if err != nil {
+			return err
+		}
+		return subscriber.SubscribeInitialize(forwarded)
+	},
+	Open: func(place Place) (Runner, error) { return forwarding{place}, nil },
 }
 
 // forwarded is the topic between the publisher and the Forwarder.
@@ -60,18 +58,15 @@ func (f forwarding) Place(ctx context.Context, order Order) error {
 	})
 }
 
-// publish adds messages in tx.
-func publish(ctx context.Context, tx pgx.Tx, orders ...Order) error {
+// publish adds the message of an order in tx.
+func publish(ctx context.Context, tx pgx.Tx, order Order) error {
 	inTx, err := wsql.NewPublisher(wsql.TxFromPgx(tx), wsql.PublisherConfig{SchemaAdapter: wsql.DefaultPostgreSQLSchema{}}, watermill.NopLogger{})
 	if err != nil {
 		return err
 	}
-	messages := make([]*message.Message, len(orders))
-	for i, order := range orders {
-		messages[i] = message.NewMessageWithContext(ctx, order.ID, order.payload())
-		messages[i].Metadata.Set("key", keyOf(order))
-	}
-	return forwarder.NewPublisher(inTx, forwarder.PublisherConfig{ForwarderTopic: forwarded}).Publish(topic, messages...)
+	m := message.NewMessageWithContext(ctx, order.ID, order.payload())
+	m.Metadata.Set("key", keyOf(order))
+	return forwarder.NewPublisher(inTx, forwarder.PublisherConfig{ForwarderTopic: forwarded}).Publish(topic, m)
 }
 
 func (f forwarding) Relay(ctx context.Context) error {

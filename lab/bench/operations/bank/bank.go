@@ -5,30 +5,20 @@ package bank
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 )
 
-// Request is the body of a charge request.
-type Request struct {
-	Order  string `json:"order"`
-	Amount int64  `json:"amount"`
-}
-
-// Receipt is the response to a Request.
-type Receipt struct {
-	Charge string `json:"charge"`
-}
-
 // Attempt is a request that the bank has received.
 type Attempt struct {
 	At     time.Time
-	Key    string
 	Worker int
 }
 
@@ -61,7 +51,7 @@ func Open(delay time.Duration, keyless bool) (*Bank, error) {
 		attempts: map[string][]Attempt{}, charges: map[string]int{}, arrived: make(chan struct{}, 1),
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /charge", b.charge)
+	mux.HandleFunc("POST /charge/{order}", b.charge)
 	b.server = &http.Server{Handler: mux}
 	go b.server.Serve(listener)
 	return b, nil
@@ -87,12 +77,7 @@ func (b *Bank) Release(spread time.Duration) {
 }
 
 func (b *Bank) charge(w http.ResponseWriter, r *http.Request) {
-	var asked Request
-	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	receipt, held := b.enter(r, asked)
+	charge, held := b.enter(r)
 	if held != nil {
 		select {
 		case <-held:
@@ -105,31 +90,30 @@ func (b *Bank) charge(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	pause(r.Context(), b.delay)
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(receipt)
+	_, _ = io.WriteString(w, charge)
 }
 
 // enter records an attempt. The channel, if not nil, is closed when the answer may be sent.
-func (b *Bank) enter(r *http.Request, asked Request) (Receipt, <-chan struct{}) {
+func (b *Bank) enter(r *http.Request) (charge string, held <-chan struct{}) {
+	order, key := r.PathValue("order"), r.Header.Get("Idempotency-Key")
 	worker, _ := strconv.Atoi(r.Header.Get("Worker"))
-	key := r.Header.Get("Idempotency-Key")
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.attempts[asked.Order] = append(b.attempts[asked.Order], Attempt{At: time.Now(), Key: key, Worker: worker})
+	b.attempts[order] = append(b.attempts[order], Attempt{time.Now(), worker})
 	select {
 	case b.arrived <- struct{}{}:
 	default:
 	}
 	charge, known := b.byKey[key]
 	if !known || b.keyless {
-		b.charges[asked.Order]++
-		charge = "charge " + strconv.Itoa(len(b.attempts[asked.Order])) + " of " + asked.Order
+		b.charges[order]++
+		charge = "charge " + strconv.Itoa(len(b.attempts[order])) + " of " + order
 		b.byKey[key] = charge
 	}
-	if len(b.attempts[asked.Order]) > 1 {
-		return Receipt{charge}, nil
+	if len(b.attempts[order]) > 1 {
+		return charge, nil
 	}
-	return Receipt{charge}, b.held
+	return charge, b.held
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -140,4 +124,85 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
+}
+
+// Books are the totals of the bank.
+type Books struct {
+	Orders  int // charged orders
+	Twice   int // orders with more than one charge
+	Charges int
+}
+
+// Books returns the totals so far.
+func (b *Bank) Books() Books {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	books := Books{Orders: len(b.charges)}
+	for _, n := range b.charges {
+		books.Charges += n
+		if n > 1 {
+			books.Twice++
+		}
+	}
+	return books
+}
+
+// Attempts returns the attempts of each order in the order of their arrival.
+func (b *Bank) Attempts() map[string][]Attempt {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := make(map[string][]Attempt, len(b.attempts))
+	for order, attempts := range b.attempts {
+		all[order] = slices.Clone(attempts)
+	}
+	return all
+}
+
+// Await waits until done returns true for the attempts so far, or until ctx ends.
+func (b *Bank) Await(ctx context.Context, done func(map[string][]Attempt) bool) error {
+	for !done(b.Attempts()) {
+		select {
+		case <-b.arrived:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Client sends charges to a bank. It keeps its connections open.
+type Client struct {
+	url    string
+	worker string
+	http   http.Client
+}
+
+// NewClient returns a client that names worker in its requests.
+func NewClient(url string, worker int) *Client {
+	return &Client{url: url + "/charge/", worker: strconv.Itoa(worker), http: http.Client{
+		Transport: &http.Transport{MaxIdleConns: 1000, MaxIdleConnsPerHost: 1000},
+	}}
+}
+
+// Close closes the idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Charge makes a charge under a key and returns its name.
+func (c *Client) Charge(ctx context.Context, order, key string) (charge string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+order, nil)
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Idempotency-Key", key)
+	req.Header.Set("Worker", c.worker)
+	res, err := c.http.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("bank: %s: %s", res.Status, answer)
+	}
+	return string(answer), err
 }

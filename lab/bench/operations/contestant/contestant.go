@@ -25,15 +25,12 @@ type Place struct {
 	// Patience is the maximum duration of a call. Contestants that detect a dead process by a
 	// timeout set that timeout as short as Patience allows. Zero means their default.
 	Patience time.Duration
+	Cleanup  func(func() error) // registers a function that ends the contestant
 }
 
-// Runner is a contestant that is ready to work. The UUID of an order is its key.
-type Runner interface {
-	// Do reserves, charges and confirms an order. In a fleet, Do may return as soon as it is
-	// certain that some process will do so.
-	Do(ctx context.Context, order string) error
-	Close()
-}
+// Do reserves, charges and confirms an order. The UUID of the order is its key. In a fleet, Do may
+// return as soon as it is certain that some process will do so.
+type Do func(ctx context.Context, order string) error
 
 // Contestant is one way to run the operation.
 type Contestant struct {
@@ -44,18 +41,14 @@ type Contestant struct {
 	// doubt. It is empty if there are none.
 	Parks   string
 	Prepare func(ctx context.Context, dsn string) error
-	Open    func(ctx context.Context, place Place) (Runner, error)
+	Open    func(ctx context.Context, place Place) (Do, error)
 }
 
-// All returns the contestants in the order of the report. The first is the base.
-func All() []Contestant {
-	return []Contestant{Plain(), Idem(), Phases(), DBOS(), River()}
-}
+// All lists the contestants in the order of the report. The first is the base.
+var All = []Contestant{Plain, Idem, Phases, DBOS, River}
 
-// Resuming returns the contestants whose operations resume after their process was killed.
-func Resuming() []Contestant {
-	return []Contestant{Idem(), Phases(), DBOS(), River(), IdemOnce()}
-}
+// Resuming lists the contestants whose operations resume after their process was killed.
+var Resuming = []Contestant{Idem, Phases, DBOS, River, IdemOnce}
 
 // Schema creates the table of the business. A step is a single statement, to make all other costs
 // most visible.

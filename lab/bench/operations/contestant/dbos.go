@@ -14,23 +14,21 @@ import (
 // The system database is the application's database over the same pool, the arrangement with the
 // fewest commits. Without DBOS Conductor nothing detects a dead process. A process recovers its own
 // workflows when it is restarted under the same executor id.
-func DBOS() Contestant {
-	return Contestant{
-		Name: "DBOS Transact", Restarts: true,
-		Prepare: func(ctx context.Context, dsn string) error {
-			pool, err := pgxpool.New(ctx, dsn)
-			if err != nil {
-				return err
-			}
-			defer pool.Close()
-			instance, err := newInstance(ctx, Place{Pool: pool})
-			if err != nil {
-				return err
-			}
-			return dbos.Shutdown(instance, shutdownLimit)
-		},
-		Open: openDBOS,
-	}
+var DBOS = Contestant{
+	Name: "DBOS Transact", Restarts: true,
+	Prepare: func(ctx context.Context, dsn string) error {
+		pool, err := pgxpool.New(ctx, dsn)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		instance, err := newInstance(ctx, Place{Pool: pool})
+		if err != nil {
+			return err
+		}
+		return dbos.Shutdown(instance, shutdownLimit)
+	},
+	Open: openDBOS,
 }
 
 const shutdownLimit = 10 * time.Second
@@ -42,7 +40,7 @@ func newInstance(ctx context.Context, place Place) (dbos.Context, error) {
 	})
 }
 
-func openDBOS(ctx context.Context, place Place) (Runner, error) {
+func openDBOS(ctx context.Context, place Place) (Do, error) {
 	instance, err := newInstance(ctx, place)
 	if err != nil {
 		return nil, err
@@ -53,7 +51,8 @@ func openDBOS(ctx context.Context, place Place) (Runner, error) {
 	}
 	r := &dbosRunner{Place: place, instance: instance, source: source}
 	dbos.RegisterWorkflow(instance, r.order, dbos.WithWorkflowName("order"))
-	return r, dbos.Launch(instance)
+	place.Cleanup(func() error { return dbos.Shutdown(instance, shutdownLimit) })
+	return r.do, dbos.Launch(instance)
 }
 
 type dbosRunner struct {
@@ -82,7 +81,7 @@ func (r *dbosRunner) order(ctx dbos.Context, order string) (string, error) {
 	}, dbos.WithStepName("confirm"))
 }
 
-func (r *dbosRunner) Do(_ context.Context, order string) error {
+func (r *dbosRunner) do(_ context.Context, order string) error {
 	handle, err := dbos.RunWorkflow(r.instance, r.order, order, dbos.WithWorkflowID(order))
 	if err != nil {
 		return err
@@ -90,5 +89,3 @@ func (r *dbosRunner) Do(_ context.Context, order string) error {
 	_, err = handle.GetResult()
 	return err
 }
-
-func (r *dbosRunner) Close() { _ = dbos.Shutdown(r.instance, shutdownLimit) }

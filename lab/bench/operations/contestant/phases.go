@@ -1,6 +1,7 @@
 package contestant
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -21,42 +22,36 @@ import (
 // The article makes its call inside a phase, with an open transaction. Here the call is made
 // between two phases, which is cheaper. A completer in every process resumes keys whose lock is
 // older than 90 seconds. A call that takes longer is made twice.
-func Phases() Contestant {
-	return Contestant{
-		Name: "atomic phases, by hand",
-		Prepare: func(ctx context.Context, dsn string) error {
-			return runner.Execute(ctx, dsn, `create table idempotency_keys (
-				id bigserial primary key, created_at timestamptz not null default now(),
-				idempotency_key text not null check (char_length(idempotency_key) <= 100),
-				last_run_at timestamptz not null default now(), locked_at timestamptz default now(),
-				request_method text not null, request_params jsonb not null, request_path text not null,
-				response_code int, response_body bytea, recovery_point text not null, user_id bigint not null);
-				create unique index on idempotency_keys (user_id, idempotency_key);
-				create index on idempotency_keys (locked_at) where recovery_point <> 'finished'`)
-		},
-		Open: func(_ context.Context, place Place) (Runner, error) {
-			p := &phases{Place: place, lock: 90 * time.Second}
-			if place.Patience > 0 {
-				p.lock = place.Patience
-			}
-			ctx, stop := context.WithCancel(context.Background())
-			p.stop = stop
-			p.completer.Go(func() { p.complete(ctx) })
-			return p, nil
-		},
-	}
+var Phases = Contestant{
+	Name: "atomic phases, by hand",
+	Prepare: func(ctx context.Context, dsn string) error {
+		return runner.Execute(ctx, dsn, `create table idempotency_keys (
+			id bigserial primary key, created_at timestamptz not null default now(),
+			idempotency_key text not null check (char_length(idempotency_key) <= 100),
+			last_run_at timestamptz not null default now(), locked_at timestamptz default now(),
+			request_method text not null, request_params jsonb not null, request_path text not null,
+			response_code int, response_body bytea, recovery_point text not null, user_id bigint not null);
+			create unique index on idempotency_keys (user_id, idempotency_key);
+			create index on idempotency_keys (locked_at) where recovery_point <> 'finished'`)
+	},
+	Open: func(_ context.Context, place Place) (Do, error) {
+		p := &phases{Place: place, lock: cmp.Or(place.Patience, 90*time.Second)}
+		ctx, stop := context.WithCancel(context.Background())
+		p.completer.Go(func() { p.complete(ctx) })
+		place.Cleanup(func() error { stop(); p.completer.Wait(); return nil })
+		return p.do, nil
+	},
 }
 
 type phases struct {
 	Place
 	lock      time.Duration
-	stop      func()
 	completer sync.WaitGroup
 }
 
 var errKeyTaken = errors.New("the key is taken")
 
-func (p *phases) Do(ctx context.Context, order string) error {
+func (p *phases) do(ctx context.Context, order string) error {
 	var id int64
 	err := p.phase(ctx, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `insert into idempotency_keys (idempotency_key, recovery_point, request_method, request_params, request_path, user_id)
@@ -142,11 +137,6 @@ func (p *phases) phase(ctx context.Context, do func(pgx.Tx) error) error {
 
 // conflict reports whether err is a conflict of two transactions.
 func conflict(err error) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.Code == "40001"
-}
-
-func (p *phases) Close() {
-	p.stop()
-	p.completer.Wait()
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == "40001"
 }

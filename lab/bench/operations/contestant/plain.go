@@ -8,16 +8,12 @@ import (
 
 // Plain is two transactions around a bare call. Nothing is recorded, so an order of a dead process
 // stays reserved and perhaps charged. Plain is the base of all other contestants.
-func Plain() Contestant {
-	return Contestant{
-		Name: "plain transactions",
-		Open: func(_ context.Context, place Place) (Runner, error) { return plain{place}, nil },
-	}
+var Plain = Contestant{
+	Name: "plain transactions",
+	Open: func(_ context.Context, place Place) (Do, error) { return place.plain, nil },
 }
 
-type plain struct{ Place }
-
-func (p plain) Do(ctx context.Context, order string) error {
+func (p Place) plain(ctx context.Context, order string) error {
 	err := pgx.BeginFunc(ctx, p.Pool, func(tx pgx.Tx) error { return reserve(ctx, tx, order) })
 	if err != nil {
 		return err
@@ -28,5 +24,3 @@ func (p plain) Do(ctx context.Context, order string) error {
 	}
 	return pgx.BeginFunc(ctx, p.Pool, func(tx pgx.Tx) error { return confirm(ctx, tx, order, charge) })
 }
-
-func (plain) Close() {}

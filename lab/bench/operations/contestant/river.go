@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-
-	"github.com/idem-go/idem/lab/bench/runner"
+	"github.com/riverqueue/river/rivermigrate"
 )
 
 // River reserves in the transaction of the caller, which also inserts the first job. The first job
@@ -20,8 +20,21 @@ import (
 // After a crash, River rescues the jobs in progress after RescueStuckJobsAfter. The default is an
 // hour, and the value must be longer than any job runs. FetchCooldown and FetchPollInterval have
 // the values of River's own benchmark, or the defaults if there are several processes.
-func River() Contestant {
-	return Contestant{Name: "River, a job per step", Prepare: runner.MigrateRiver, Open: openRiver}
+var River = Contestant{
+	Name: "River, a job per step",
+	Prepare: func(ctx context.Context, dsn string) error {
+		pool, err := pgxpool.New(ctx, dsn)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
+		if err == nil {
+			_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+		}
+		return err
+	},
+	Open: openRiver,
 }
 
 type riverRunner struct {
@@ -32,7 +45,7 @@ type riverRunner struct {
 	waiting map[string]chan struct{}
 }
 
-func openRiver(ctx context.Context, place Place) (Runner, error) {
+func openRiver(ctx context.Context, place Place) (Do, error) {
 	r := &riverRunner{Place: place, waiting: map[string]chan struct{}{}}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(r.charge))
@@ -51,7 +64,12 @@ func openRiver(ctx context.Context, place Place) (Runner, error) {
 	if r.client, err = river.NewClient(riverpgxv5.New(place.Pool), config); err != nil {
 		return nil, err
 	}
-	return r, r.client.Start(context.WithoutCancel(ctx))
+	place.Cleanup(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		return r.client.Stop(ctx)
+	})
+	return r.do, r.client.Start(context.WithoutCancel(ctx))
 }
 
 type chargeArgs struct {
@@ -96,7 +114,7 @@ func (r *riverRunner) confirm(ctx context.Context, job *river.Job[confirmArgs]) 
 	return err
 }
 
-func (r *riverRunner) Do(ctx context.Context, order string) error {
+func (r *riverRunner) do(ctx context.Context, order string) error {
 	done := make(chan struct{})
 	r.mu.Lock()
 	r.waiting[order] = done
@@ -127,10 +145,4 @@ func (r *riverRunner) notify(order string) {
 		close(done)
 		delete(r.waiting, order)
 	}
-}
-
-func (r *riverRunner) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	_ = r.client.Stop(ctx)
 }
