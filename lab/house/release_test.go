@@ -23,7 +23,7 @@ const (
 
 // testOnly lists parts of module names that only tests need. The modules that require them, such as
 // lab/brokers, are not released.
-var testOnly = []string{"nats-server", "kfake", "kadm", "redisstream", "go-redis"}
+var testOnly = []string{"nats-server", "kfake", "kadm", "redisstream", "go-redis", "testcontainers"}
 
 // released returns the folders of the modules that users install.
 func released(t *testing.T) []string {

@@ -1,150 +1,153 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
-	"cmp"
 	"context"
-	"crypto/rand"
+	"errors"
 	"fmt"
-	"net"
-	"net/url"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/idem-go/idem/lab/optional"
-	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
 const (
 	engineLimit = 15 * time.Second // for the Docker engine's first answer
-	runLimit    = 5 * time.Minute  // to pull the image and to start the container
 	readyLimit  = 5 * time.Minute  // for the server in the container; a container that exits is noticed at once
 )
 
-// startContainer runs the image in a container. A shell removes the container when testenv ends,
-// even by SIGKILL.
+// startContainer builds and runs the program in ./container, which runs the image. It first checks
+// that a Docker engine answers: no other machine has to compile the program and the Docker
+// libraries.
 func startContainer(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 	if err := pingEngine(ctx); err != nil {
 		return nil, err
 	}
-	name := filepath.Base(dir.path)
-	removal, err := child.NewGuard(`docker rm --force --volumes "$0" >/dev/null 2>&1; ! docker container inspect "$0" >/dev/null 2>&1`, name)
+	program, err := buildContainer(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	stop := func() {
-		if err := removal.Run(); err != nil {
-			say("left behind: container %s: %v", name, err)
-		}
+	args := []string{"-image", cfg.image, "-run", dir.path}
+	if cfg.settings.durable() {
+		args = append(args, "-durable")
 	}
-	address, err := runContainer(ctx, cfg, name)
-	if err == nil {
-		gone := make(chan struct{})
-		go func() {
-			defer close(gone)
-			_, _ = docker(ctx, "wait", name)
-		}()
-		err = waitReady(ctx, address, readyLimit, gone)
-	}
+	c, err := runContainer(ctx, exec.Command(program, append(args, cfg.settings...)...))
 	if err != nil {
-		logs, _ := docker(context.WithoutCancel(ctx), "logs", "--tail", "20", name)
-		stop()
-		return nil, fmt.Errorf("%w\n%s", err, logs)
+		return nil, err
 	}
-	return &server{url: address, what: "Docker, " + cfg.image, stop: stop}, nil
+	if err := waitReady(ctx, c.url, readyLimit, c.gone); err != nil {
+		c.remove()
+		return nil, errors.Join(err, c.reason())
+	}
+	return &server{url: c.url, what: "Docker, " + cfg.image, stop: c.remove}, nil
 }
 
-// pingEngine returns an error unless a Docker engine answers within engineLimit.
+// pingEngine returns an error unless a Docker engine appears to be available. It asks the Docker
+// client, which knows the Docker contexts, and gives up after engineLimit. Without a client, the
+// existence of a socket or of DOCKER_HOST is enough.
 func pingEngine(ctx context.Context) error {
-	if _, err := optional.Find("docker"); err != nil {
-		return fmt.Errorf("%w (%w)", err, errAbsent)
+	client, err := exec.LookPath("docker")
+	if err != nil {
+		if _, err := optional.Find("docker"); err != nil {
+			return fmt.Errorf("%w (%w)", err, errAbsent)
+		}
+		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, engineLimit)
 	defer cancel()
-	_, err := docker(limited, "version", "--format", "{{.Server.Version}}")
+	out, err := exec.CommandContext(limited, client, "version", "--format", "{{.Server.Version}}").CombinedOutput()
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case limited.Err() != nil:
 		return fmt.Errorf("the engine did not answer within %v", engineLimit)
 	case err != nil:
-		return fmt.Errorf("no engine answers: %w", err)
+		return fmt.Errorf("no engine answers: %s", bytes.TrimSpace(out))
 	}
 	return nil
 }
 
-// runContainer starts a container and returns the address of its server, which may not accept
-// connections yet. The data is in memory unless it has to be durable.
-func runContainer(ctx context.Context, cfg config, name string) (address string, err error) {
-	host, err := engineHost(ctx)
+// buildContainer builds the program in ./container. It finds the source relative to its own
+// executable, <repository>/bin/testenv. In a test, the source is in the current directory.
+func buildContainer(ctx context.Context, dir *runDir) (program string, err error) {
+	source := "."
+	if self, err := os.Executable(); err == nil {
+		if beside := filepath.Join(filepath.Dir(self), "..", "lab", "testenv"); isDir(filepath.Join(beside, "container")) {
+			source = beside
+		}
+	}
+	program = filepath.Join(dir.path, "container")
+	out, err := exec.CommandContext(ctx, "go", "-C", source, "build", "-o", program, "./container").CombinedOutput()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("build the program that runs containers: %w\n%s", err, out)
 	}
-	publish := "5432"
-	if host == loopback {
-		publish = loopback + "::5432"
-	}
-	// This data directory works with every version of the official image.
-	args := []string{"run", "--detach", "--name", name, "--publish", publish, "--env", "POSTGRES_PASSWORD", "--env", "PGDATA=/pgdata/data"}
-	if !cfg.settings.durable() {
-		args = append(args, "--tmpfs", "/pgdata")
-	}
-	args = append(args, cfg.image, "postgres")
-	for _, setting := range cfg.settings {
-		args = append(args, "-c", setting)
-	}
-	run, password := exec.Command("docker", args...), rand.Text()
-	run.Env, run.Stderr = append(os.Environ(), "POSTGRES_PASSWORD="+password), os.Stderr // the progress of a pull
-	process, err := child.Start(run, syscall.SIGKILL)
+	return program, nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// container is a running process of the program in ./container.
+type container struct {
+	url    string
+	input  io.Closer     // closing it removes the container
+	gone   chan struct{} // closed when the process has ended
+	output string        // what the process printed after the address; valid once gone is closed
+}
+
+// runContainer starts the program and waits for the address that the program prints.
+func runContainer(ctx context.Context, cmd *exec.Cmd) (*container, error) {
+	c := &container{gone: make(chan struct{})}
+	cmd.Stderr = os.Stderr // progress of the program
+	input, err := cmd.StdinPipe()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, runLimit)
-	defer cancel()
+	c.input = input
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	// The first line of the output is the address. Everything else explains why the program ended.
+	address := make(chan string, 1)
+	go func() {
+		defer close(c.gone)
+		lines := bufio.NewReader(output)
+		line, _ := lines.ReadString('\n')
+		if strings.HasPrefix(line, "postgres://") {
+			address <- strings.TrimSpace(line)
+			line = ""
+		}
+		rest, _ := io.ReadAll(lines)
+		c.output = line + string(rest)
+		cmd.Wait()
+	}()
 	select {
-	case <-process.Done():
+	case c.url = <-address:
+		return c, nil
+	case <-c.gone:
+		return nil, c.reason()
 	case <-ctx.Done():
-		process.Kill()
-		return "", fmt.Errorf("run %s: %w", cfg.image, ctx.Err())
+		c.remove()
+		return nil, ctx.Err()
 	}
-	if !run.ProcessState.Success() {
-		return "", fmt.Errorf("run %s: docker run: %v", cfg.image, run.ProcessState)
-	}
-	published, err := docker(ctx, "port", name, "5432/tcp") // a line for each address, such as 0.0.0.0:49153
-	if err != nil {
-		return "", err
-	}
-	line, _, _ := strings.Cut(published, "\n")
-	_, port, err := net.SplitHostPort(line)
-	return fmt.Sprintf("postgres://postgres:%s@%s/postgres?sslmode=disable", password, net.JoinHostPort(host, port)), err
 }
 
-const loopback = "127.0.0.1"
+// reason returns the output of the ended process as an error.
+func (c *container) reason() error { return errors.New(strings.TrimSpace(c.output)) }
 
-// engineHost returns the host on which the engine publishes ports. For an engine that is reached
-// through a socket, it is the loopback address.
-func engineHost(ctx context.Context) (string, error) {
-	endpoint, err := docker(ctx, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
-	if err != nil {
-		return "", err
-	}
-	address, err := url.Parse(endpoint)
-	if err != nil {
-		return "", err
-	}
-	return cmp.Or(address.Hostname(), loopback), nil
-}
-
-// docker runs a command of the Docker client and returns its output.
-func docker(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "docker", args...).CombinedOutput()
-	text := string(bytes.TrimSpace(out))
-	if err != nil {
-		return "", fmt.Errorf("docker %s: %s (%w)", args[0], text, err)
-	}
-	return text, nil
+// remove makes the process remove its container, and waits for the end of the process.
+func (c *container) remove() {
+	c.input.Close()
+	<-c.gone
 }
