@@ -15,6 +15,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 var answer = func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }
@@ -49,16 +50,10 @@ func (h *house) paused(name string) (table, func()) {
 // awaitBlocked waits until a session waits for a lock of this kind.
 func (h *house) awaitBlocked(locktype string) {
 	h.t.Helper()
-	for deadline := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
-		n := h.count(`select count(*) from pg_locks l join pg_stat_activity a using (pid)
-			where a.datname = current_database() and not l.granted and locktype = $1`, locktype)
-		if n > 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			h.t.Fatal("no session waits")
-		}
-	}
+	waiting.Until(h.t, "a session waits", func() bool {
+		return h.count(`select count(*) from pg_locks l join pg_stat_activity a using (pid)
+			where a.datname = current_database() and not l.granted and locktype = $1`, locktype) > 0
+	})
 }
 
 // sweep makes the sweep of a table, with time enough to be stopped by a test.

@@ -42,10 +42,7 @@ func TestSweep_ResumesAfterACutConnection(t *testing.T) {
 					trap = proxy.Arm(point, pgproxy.Reset)
 				}
 			}
-			rep, err := Once(t.Context(), pool, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rep := h.onceOn(pool, o)
 			if rep.Tables[0].Ended != Finished || trap == nil || trap.Count() != 1 {
 				t.Errorf("%v", rep)
 			}
@@ -64,7 +61,7 @@ func TestSweep_ResumesAfterATerminatedSession(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(3000, "expired", "completed", "2 hours")
-	pool := pgtest.Open(t, h.pool.Config().ConnString())
+	pool := h.open()
 	o := swift()
 	o.Pages = 8
 	killed := 0
@@ -74,10 +71,7 @@ func TestSweep_ResumesAfterATerminatedSession(t *testing.T) {
 			h.exec("select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()")
 		}
 	}
-	rep, err := Once(t.Context(), pool, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rep := h.onceOn(pool, o)
 	h.wantCounts(rep, Finished, Counts{Deleted: 3000})
 	if killed != 3 {
 		t.Errorf("killed %d times", killed)
@@ -101,7 +95,7 @@ func TestOnce_UnreachableServerIsAnError(t *testing.T) {
 func TestOnce_ReadOnlyServerIsAnError(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	pool := pgtest.Open(t, h.pool.Config().ConnString(), func(c *pgxpool.Config) {
+	pool := h.open(func(c *pgxpool.Config) {
 		c.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
 	})
 	if _, err := Once(t.Context(), pool, swift()); err == nil || !strings.Contains(err.Error(), "primary") {
@@ -157,7 +151,7 @@ func TestOnce_IgnoresSessionSettings(t *testing.T) {
 				create function evil.less(timestamptz, timestamptz) returns bool language sql as 'select true';
 				create operator evil.< (leftarg = timestamptz, rightarg = timestamptz, function = evil.less);
 				create table evil.records (like idem.records); create table evil.pg_class ()`)
-			pool := pgtest.Open(t, h.pool.Config().ConnString(), func(c *pgxpool.Config) {
+			pool := h.open(func(c *pgxpool.Config) {
 				c.ConnConfig.DefaultQueryExecMode = mode
 				for name, value := range map[string]string{
 					"search_path": "evil,pg_catalog", "TimeZone": "Pacific/Chatham", "DateStyle": "German", "IntervalStyle": "sql_standard",
@@ -167,14 +161,11 @@ func TestOnce_IgnoresSessionSettings(t *testing.T) {
 					c.ConnConfig.RuntimeParams[name] = value
 				}
 			})
-			rep, err := Once(t.Context(), pool, swift())
-			if err != nil {
-				t.Fatal(err)
-			}
+			rep := h.onceOn(pool, swift())
 			h.wantCounts(rep, Finished, Counts{Deleted: 500, Kept: 1000})
 			h.wantLeft(map[string]int64{"live": 500, "just expired": 500})
 			var lock, work string
-			err = pool.QueryRow(context.Background(), "select current_setting('lock_timeout'), current_setting('statement_timeout')").Scan(&lock, &work)
+			err := pool.QueryRow(context.Background(), "select current_setting('lock_timeout'), current_setting('statement_timeout')").Scan(&lock, &work)
 			if err != nil || lock != "1min" || work != "1min" {
 				t.Errorf("the session is left with lock_timeout %s, statement_timeout %s, %v", lock, work, err)
 			}
@@ -187,7 +178,7 @@ func TestOnce_DoesNotWaitForASynchronousStandby(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(500, "expired", "completed", "2 hours")
-	pool := pgtest.Open(t, h.pool.Config().ConnString())
+	pool := h.open()
 	complete, err := swift().complete(pool)
 	if err != nil {
 		t.Fatal(err)
