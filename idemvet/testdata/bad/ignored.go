@@ -28,21 +28,19 @@ var ignoresTheUndo = operation.Define("undo", func(op *operation.Op, in string) 
 	return created, step(op, "order")
 })
 
-func (s *service) ignoresADuplicateRow(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) ignoresADuplicateRow(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, _ = tx.Exec(ctx, "INSERT INTO customers (email) VALUES ('you@example.com')") // want idemignored
 		_, err := tx.Exec(ctx, "INSERT INTO orders DEFAULT VALUES")
 		return created, err
 	})
-	return err
 }
 
-func (s *service) ignoresTheMessage(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) ignoresTheMessage(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_ = outbox.Add(ctx, tx, outbox.Message{Topic: "orders"}) // want idemignored
 		return created, nil
 	})
-	return err
 }
 
 func (s *service) ignoresWhetherItWasDone(ctx context.Context, scope, key string, hash idem.Hash) {

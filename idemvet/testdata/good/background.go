@@ -42,8 +42,8 @@ func (s *service) servesUntilASignal(work *operation.Worker, server *http.Server
 	return work.Run(ctx)
 }
 
-func (s *service) undoesTheSavepointAnyway(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) undoesTheSavepointAnyway(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		try, err := tx.Begin(ctx)
 		if err != nil {
 			return idem.Response{}, err
@@ -54,7 +54,6 @@ func (s *service) undoesTheSavepointAnyway(ctx context.Context, scope, key strin
 		}
 		return created, try.Commit(ctx)
 	})
-	return err
 }
 
 func (s *service) goesOnWithoutTheClient(ctx context.Context, scope, key string, hash idem.Hash) error {
