@@ -123,14 +123,13 @@ func (s *service) publishesInADefer(ctx context.Context, js *nats.Conn, scope, k
 	})
 }
 
-func (s *service) callsByAMethodValue(ctx context.Context, req *http.Request, scope, key string, hash idem.Hash) error {
+func (s *service) callsByAMethodValue(ctx context.Context, req *http.Request, scope, key string, hash idem.Hash) (idem.Result, error) {
 	send := http.DefaultClient.Do
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		resp, err := send(req) // want idemcallout
 		if err != nil {
 			return idem.Response{}, err
 		}
 		return created, resp.Body.Close()
 	})
-	return err
 }

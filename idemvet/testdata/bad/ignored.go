@@ -17,10 +17,9 @@ func (s *service) ignoresDoTx(ctx context.Context, tx pgx.Tx, scope, key string,
 	return tx.Commit(ctx)
 }
 
-func (s *service) ignoresTheHash(ctx context.Context, scope, key string, body []byte) error {
+func (s *service) ignoresTheHash(ctx context.Context, scope, key string, body []byte) (idem.Result, error) {
 	hash, _ := idem.HashJSON(body) // want idemignored
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) { return created, nil })
-	return err
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) { return created, nil })
 }
 
 var ignoresTheUndo = operation.Define("undo", func(op *operation.Op, in string) (idem.Response, error) {

@@ -31,9 +31,8 @@ func (s *service) poolOfTheService(ctx context.Context, scope, key string, hash 
 	})
 }
 
-func (s *service) methodAsFunction(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, s.placeOrder)
-	return err
+func (s *service) methodAsFunction(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, s.placeOrder)
 }
 
 func (s *service) placeOrder(tx pgx.Tx) (idem.Response, error) {

@@ -260,11 +260,10 @@ func keyOfWhatItSays(ctx context.Context, send func(context.Context) error, orde
 	return nil
 }
 
-func (s *service) hasADeadline(scope, key string, hash idem.Hash) error {
+func (s *service) hasADeadline(scope, key string, hash idem.Hash) (idem.Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) { return created, nil })
-	return err
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) { return created, nil })
 }
 
 func (s *service) handlesAMessage(ctx context.Context, m inbox.Message) (inbox.Outcome, error) {
@@ -392,14 +391,13 @@ var collectsTheKeysOfAMap = operation.Define("collects", func(op *operation.Op, 
 	return created, nil
 })
 
-func (s *service) readsByAMethodValue(ctx context.Context, scope, key string, hash idem.Hash) error {
+func (s *service) readsByAMethodValue(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
 	say := slog.Default().InfoContext
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		say(ctx, "places")
 		_, err := tx.Exec(ctx, "INSERT INTO orders DEFAULT VALUES")
 		return created, err
 	})
-	return err
 }
 
 var undoesByTheClock = operation.Define("undoes", func(op *operation.Op, in string) (idem.Response, error) {
