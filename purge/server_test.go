@@ -92,17 +92,6 @@ func TestOnce_UnreachableServerIsAnError(t *testing.T) {
 	}
 }
 
-func TestOnce_ReadOnlyServerIsAnError(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	pool := h.open(func(c *pgxpool.Config) {
-		c.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
-	})
-	if _, err := Once(t.Context(), pool, swift()); err == nil || !strings.Contains(err.Error(), "primary") {
-		t.Errorf("%v", err)
-	}
-}
-
 func TestOnce_NeedsExactlyTheDocumentedPrivileges(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
