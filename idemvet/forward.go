@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/types"
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -182,7 +181,7 @@ var harmlessNames = []string{
 // one, and calls nothing.
 func (s *sending) callsOut(to *types.Func, call *ast.CallExpr) bool {
 	name := nameOf(ast.Unparen(call.Fun))
-	if name == nil || slices.ContainsFunc(harmlessNames, func(begin string) bool { return strings.HasPrefix(strings.ToLower(name.Name), begin) }) {
+	if name == nil || hasPrefixOf(strings.ToLower(name.Name), harmlessNames) {
 		return false
 	}
 	if externalCall(to) != "" {

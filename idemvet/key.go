@@ -204,8 +204,7 @@ func isRandom(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	}
 	for _, kind := range []string{"uuid", "ulid", "xid", "ksuid", "nanoid", "cuid"} {
 		if strings.HasSuffix(strings.TrimRight(path, "/v0123456789"), kind) || strings.HasSuffix(path, "/"+kind) {
-			return strings.HasPrefix(f.Name(), "New") || strings.HasPrefix(f.Name(), "Must") && f.Name() != "Must" ||
-				strings.HasPrefix(f.Name(), "Make") || strings.HasPrefix(f.Name(), "Generate"), true
+			return hasPrefixOf(f.Name(), []string{"New", "Must", "Make", "Generate"}) && f.Name() != "Must", true
 		}
 	}
 	return false, true

@@ -25,12 +25,11 @@ func ofIdem(pkg *types.Package) bool {
 	if !ok || rest != "" && rest[0] != '/' || strings.Contains(rest, "/internal") {
 		return false
 	}
-	for _, own := range []string{"/lab", "/example", "/cmd", "/tools", "/idemvet"} {
-		if strings.HasPrefix(rest, own) {
-			return false
-		}
-	}
-	return true
+	return !hasPrefixOf(rest, []string{"/lab", "/example", "/cmd", "/tools", "/idemvet"})
+}
+
+func hasPrefixOf(text string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
 // callee returns the function or method that call names, or nil. A method may be that of an
