@@ -28,8 +28,7 @@ func reasons(then func(Reason)) (func(Progress), *[]Reason) {
 // The test uses a tiny MaxLag, so that other sweeps on the server are not affected.
 func TestSweep_WaitsForALaggingStandbyAndReportsIt(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(4000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 4000)
 	position := h.count("select (pg_current_wal_lsn() - '0/0'::pg_lsn)::int8")
 	s := h.newStandby(t, "the slow one")
 	s.hasReplayed(position - 1<<20)
@@ -63,8 +62,7 @@ func (h *house) awaitLag(t *testing.T, standby string, atLeast int64) {
 
 func TestSweep_ReportsStandbysThatTheRoleCannotSee(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(100, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 100)
 	h.newStandby(t, "hidden").hasReplayed(1 << 62) // so that a purge that sees it need not wait
 	o := swift()
 	o.MaxLag = 1
@@ -129,8 +127,7 @@ func TestSweep_WaitsForALockedTable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
-			h.records(4000, "expired", "completed", "2 hours")
+			h := newHouseWithExpired(t, 4000)
 			release := h.lock(test.mode)
 			o := swift()
 			o.DryRun = test.dryRun
@@ -158,8 +155,7 @@ func (h *house) lock(mode string) (release func()) {
 // Under VACUUM FULL not even the size of the table can be read. The next run tries again.
 func TestSweep_EndsAtOnceIfVacuumFullHoldsTheTable(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(100, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 100)
 	release := h.lock("access exclusive")
 	h.wantCounts(h.once(swift()), Lock, Counts{})
 	release()
@@ -169,8 +165,7 @@ func TestSweep_EndsAtOnceIfVacuumFullHoldsTheTable(t *testing.T) {
 // A portion that times out is repeated with half the pages, down to one page.
 func TestSweep_HalvesPortionsThatTimeOut(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(500, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 500)
 	h.exec(`create function public.slow() returns bool language plpgsql cost 10000 as $$
 		declare calls int := coalesce(nullif(current_setting('test.calls', true), ''), '0')::int + 1;
 		begin
@@ -201,8 +196,7 @@ func TestSweep_HalvesPortionsThatTimeOut(t *testing.T) {
 
 func TestSweep_SharesAPoolOfOneConnection(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(4000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 4000)
 	one := h.open(maxConns(1))
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls sync.WaitGroup
@@ -224,8 +218,7 @@ func TestSweep_SharesAPoolOfOneConnection(t *testing.T) {
 
 func TestSweep_WaitsForAFreeConnection(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(100, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 100)
 	one := h.open(maxConns(1))
 	o := swift()
 	began := false

@@ -34,6 +34,14 @@ func newHouse(t testing.TB, configure ...func(*pgxpool.Config)) *house {
 	return h
 }
 
+// newHouseWithExpired returns a house with n records that may be deleted.
+func newHouseWithExpired(t testing.TB, n int) *house {
+	t.Helper()
+	h := newHouse(t)
+	h.records(n, "expired", "completed", "2 hours")
+	return h
+}
+
 func maxConns(n int32) func(*pgxpool.Config) { return func(c *pgxpool.Config) { c.MaxConns = n } }
 
 func (h *house) exec(sql string, args ...any) {

@@ -189,8 +189,7 @@ func TestSweep_StoresPositionAndCounts(t *testing.T) {
 
 func TestOnce_StopsAtMaxAndTheNextResumes(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(3000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 3000)
 	o := swift()
 	o.Max, o.Pages = time.Nanosecond, 1
 	h.wantCounts(h.once(o), TimeIsUp, Counts{})
@@ -200,8 +199,7 @@ func TestOnce_StopsAtMaxAndTheNextResumes(t *testing.T) {
 
 func TestSweep_TruncatedTableIsNoError(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(3000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 3000)
 	o := swift()
 	o.Pages = 2
 	o.Progress = func(Progress) { h.exec("truncate idem.records") }
@@ -262,8 +260,7 @@ func TestSweep_DroppedPartitionIsNoError(t *testing.T) {
 
 func TestSweep_MissingSweepsTableIsAnError(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(3000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 3000)
 	o := swift()
 	o.Pages = 2
 	away := false

@@ -105,8 +105,7 @@ func TestPortion_CallWaitsForItAndExecutesOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx := t.Context()
-			h := newHouse(t)
-			h.records(3, "expired", "completed", "2 hours")
+			h := newHouseWithExpired(t, 3)
 			p, engine := h.portion(t)
 			tx, err := engine.Open(ctx, limits, p)
 			if err != nil || p.counts.Deleted != 3 {
@@ -157,8 +156,7 @@ func (h *house) portion(t *testing.T) (*portion, *txn.Engine) {
 
 func TestPortion_ServerEndsASilentClient(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(3, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 3)
 	p, engine := h.portion(t)
 	p.limits.IdleLimit = "50"
 	tx, err := engine.Open(t.Context(), p.limits, p)
@@ -318,8 +316,7 @@ func TestPortion_OverlappingPortionsDeleteOnce(t *testing.T) {
 
 func TestSweep_StopsAfterAnotherRunTookOver(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(4000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 4000)
 	o := swift()
 	o.Pages = 8
 	portions := 0
@@ -342,8 +339,7 @@ func TestSweep_StopsAfterAnotherRunTookOver(t *testing.T) {
 
 func TestSweep_IsTakenOverWithoutHeartbeat(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(1000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 1000)
 	for _, test := range []struct {
 		seen  string
 		ended Reason

@@ -59,8 +59,7 @@ func TestSweep_ResumesAfterACutConnection(t *testing.T) {
 
 func TestSweep_ResumesAfterATerminatedSession(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(3000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 3000)
 	pool := h.open()
 	o := swift()
 	o.Pages = 8
@@ -165,8 +164,7 @@ func TestOnce_IgnoresSessionSettings(t *testing.T) {
 // The test server has a synchronous standby that does not exist.
 func TestOnce_DoesNotWaitForASynchronousStandby(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(500, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 500)
 	pool := h.open()
 	complete, err := swift().complete(pool)
 	if err != nil {
