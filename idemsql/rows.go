@@ -1,24 +1,6 @@
 package idemsql
 
-import (
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgtype"
-)
-
-// failedRows are the rows of a query that was not sent.
-type failedRows struct{ err error }
-
-func (f failedRows) Close()                                       {}
-func (f failedRows) Err() error                                   { return f.err }
-func (f failedRows) CommandTag() pgconn.CommandTag                { return pgconn.CommandTag{} }
-func (f failedRows) FieldDescriptions() []pgconn.FieldDescription { return nil }
-func (f failedRows) Next() bool                                   { return false }
-func (f failedRows) Scan(...any) error                            { return f.err }
-func (f failedRows) Values() ([]any, error)                       { return nil, f.err }
-func (f failedRows) RawValues() [][]byte                          { return nil }
-func (f failedRows) Conn() *pgx.Conn                              { return nil }
-func (f failedRows) TypeMap() *pgtype.Map                         { return nil }
+import "github.com/jackc/pgx/v5"
 
 // hold keeps the connection pinned until done is called. The rows, row or batch results that embed
 // it call done when they are closed.

@@ -94,7 +94,7 @@ func (s *sharedTx) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchRes
 
 func (s *sharedTx) Query(ctx context.Context, query string, args ...any) (pgx.Rows, error) {
 	if err := s.borrow(); err != nil {
-		return failedRows{err}, err
+		return pgx.FailedBatchResults(&pgx.Batch{}, err).Query()
 	}
 	rows, err := s.Tx.Query(ctx, query, args...)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *sharedTx) Query(ctx context.Context, query string, args ...any) (pgx.Ro
 
 func (s *sharedTx) QueryRow(ctx context.Context, query string, args ...any) pgx.Row {
 	if err := s.borrow(); err != nil {
-		return failedRows{err}
+		return pgx.FailedBatchResults(&pgx.Batch{}, err).QueryRow()
 	}
 	return &heldRow{Row: s.Tx.QueryRow(ctx, query, args...), hold: hold{s.release}}
 }
@@ -179,9 +179,8 @@ func (p *txPair) borrow() error {
 func (p *txPair) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.users--; p.users == 0 && p.pinned != nil {
-		p.pinned.release()
-		p.pinned = nil
+	if p.users--; p.users == 0 {
+		p.unpin()
 	}
 }
 
@@ -189,13 +188,17 @@ func (p *txPair) release() {
 func (p *txPair) close() (wasOpen bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed = true
-	wasOpen = p.pinned != nil
-	if wasOpen {
+	p.closed, wasOpen = true, p.pinned != nil
+	p.unpin()
+	return wasOpen
+}
+
+// unpin releases the pinned connection, if there is one. The caller holds mu.
+func (p *txPair) unpin() {
+	if p.pinned != nil {
 		p.pinned.release()
 		p.pinned = nil
 	}
-	return wasOpen
 }
 
 // inJoinedFn reports whether the fn of a DoTx is running in the transaction.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -45,40 +44,20 @@ func consumerSuite(f consume) idemtest.ConsumerSuite {
 	}
 }
 
-func TestConsumer_FindsEachBadConsumer(t *testing.T) {
-	t.Parallel()
-	for i, bad := range badConsumers {
-		if !sampled(i) {
-			continue
-		}
-		t.Run(strings.ReplaceAll(bad.name, " ", "_"), func(t *testing.T) {
-			t.Parallel()
-			suite := consumerSuite(bad.consume)
-			if bad.change != nil {
-				bad.change(&suite)
-			}
-			requireFound(t, bad.breaks, func(times time.Duration) []string {
-				suite.Patience *= times
-				return record(t, func(t testing.TB) { idemtest.Consumer(t, suite) })
-			})
-		})
+func (c consumerCase) labels() (name, breaks, also string) { return c.name, c.breaks, "" }
+
+func (c consumerCase) run(t testing.TB, times time.Duration) {
+	suite := consumerSuite(c.consume)
+	if c.change != nil {
+		c.change(&suite)
 	}
+	suite.Patience *= times
+	idemtest.Consumer(t, suite)
 }
 
-func TestConsumer_AcceptsEachGoodConsumer(t *testing.T) {
-	t.Parallel()
-	for i, good := range goodConsumers {
-		if !sampled(i) {
-			continue
-		}
-		t.Run(strings.ReplaceAll(good.name, " ", "_"), func(t *testing.T) {
-			t.Parallel()
-			suite := consumerSuite(good.consume)
-			suite.Patience = 0
-			requireNothing(t, record(t, func(t testing.TB) { idemtest.Consumer(t, suite) }))
-		})
-	}
-}
+func TestConsumer_FindsEachBadConsumer(t *testing.T) { findsEach(t, badConsumers) }
+
+func TestConsumer_AcceptsEachGoodConsumer(t *testing.T) { acceptsEach(t, goodConsumers) }
 
 var errLater = errors.New("to be delivered again")
 

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -48,49 +46,50 @@ func funcSuite(f buy) idemtest.FuncSuite {
 	}
 }
 
-func TestFunc_FindsEachBadFunction(t *testing.T) {
-	t.Parallel()
-	for i, bad := range badFuncs {
-		if !sampled(i) {
-			continue
-		}
-		t.Run(strings.ReplaceAll(bad.name, " ", "_"), func(t *testing.T) {
-			t.Parallel()
-			suite := funcSuite(bad.buy)
-			if bad.change != nil {
-				bad.change(&suite)
-			}
-			requireFound(t, bad.breaks, func(times time.Duration) []string {
-				suite.Patience *= times
-				return slices.DeleteFunc(record(t, func(t testing.TB) { idemtest.Func(t, suite) }), func(text string) bool {
-					return bad.also != "" && strings.HasPrefix(text, "idemtest: "+bad.also+": ")
-				})
-			})
-		})
+func (c funcCase) labels() (name, breaks, also string) { return c.name, c.breaks, c.also }
+
+func (c funcCase) run(t testing.TB, times time.Duration) {
+	suite := funcSuite(c.buy)
+	if c.change != nil {
+		c.change(&suite)
 	}
+	suite.Patience *= times
+	idemtest.Func(t, suite)
 }
 
-func TestFunc_AcceptsEachGoodFunction(t *testing.T) {
-	t.Parallel()
-	for i, good := range goodFuncs {
-		if !sampled(i) {
-			continue
-		}
-		t.Run(strings.ReplaceAll(good.name, " ", "_"), func(t *testing.T) {
-			t.Parallel()
-			suite := funcSuite(good.buy)
-			suite.Patience = 0
-			if good.change != nil {
-				good.change(&suite)
-			}
-			requireNothing(t, record(t, func(t testing.TB) { idemtest.Func(t, suite) }))
-		})
-	}
-}
+func TestFunc_FindsEachBadFunction(t *testing.T) { findsEach(t, badFuncs) }
+
+func TestFunc_AcceptsEachGoodFunction(t *testing.T) { acceptsEach(t, goodFuncs) }
 
 // inserts returns a correct fn.
 func inserts(ctx context.Context, tenant, item string) func(tx pgx.Tx) (int, error) {
 	return func(tx pgx.Tx) (int, error) { return insert(ctx, tx, tenant, item) }
+}
+
+// inserting returns a correct buy with these options.
+func inserting(opts ...idem.Option) buy {
+	return func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item), opts...))
+	}
+}
+
+// purchase is one run of a function of DoJSON.
+type purchase struct {
+	ctx          context.Context
+	pool         *pgxpool.Pool
+	tx           pgx.Tx
+	tenant, item string
+}
+
+func (p purchase) insertOn(db rower) (int, error) { return insert(p.ctx, db, p.tenant, p.item) }
+
+// inside returns a buy whose transaction runs fn.
+func inside(fn func(purchase) (int, error)) buy {
+	return func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			return fn(purchase{ctx, pool, tx, tenant, item})
+		}))
+	}
 }
 
 type rower interface {
@@ -111,9 +110,7 @@ func value[T any](v T, _ idem.Result, err error) (any, error) {
 }
 
 var goodFuncs = []funcCase{
-	{name: "DoJSON", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
-		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
-	}},
+	{name: "DoJSON", buy: inserting()},
 	{name: "Do", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return idem.Do(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
 			id, err := insert(ctx, tx, tenant, item)
@@ -130,22 +127,17 @@ var goodFuncs = []funcCase{
 		})
 		return result, err
 	}},
-	{name: "two statements and a savepoint that fails", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
-		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
-			err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, "INSERT INTO missing VALUES (1)")
-				return err
-			})
-			if err == nil {
-				return 0, errors.New("there is a table that is missing")
-			}
-			return insert(ctx, tx, tenant, item)
-		}))
-	}},
-	{name: "at repeatable read without retries", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
-		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item),
-			idem.WithTxOptions(pgx.TxOptions{IsoLevel: pgx.RepeatableRead}), idem.WithRetries(0), idem.WithWait(0)))
-	}},
+	{name: "two statements and a savepoint that fails", buy: inside(func(p purchase) (int, error) {
+		err := pgx.BeginFunc(p.ctx, p.tx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(p.ctx, "INSERT INTO missing VALUES (1)")
+			return err
+		})
+		if err == nil {
+			return 0, errors.New("there is a table that is missing")
+		}
+		return p.insertOn(p.tx)
+	})},
+	{name: "at repeatable read without retries", buy: inserting(idem.WithTxOptions(pgx.TxOptions{IsoLevel: pgx.RepeatableRead}), idem.WithRetries(0), idem.WithWait(0))},
 	{name: "two calls of Do, one after the other", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		hash := idem.HashBytes([]byte(item))
 		id, _, err := idem.DoJSON(ctx, pool, tenant, orderKey, hash, inserts(ctx, tenant, item))
@@ -170,36 +162,28 @@ var goodFuncs = []funcCase{
 		defer exclusive(pool)()
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
 	}},
-	{name: "errors with text added", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
-		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
-			id, err := insert(ctx, tx, tenant, item)
-			if err != nil {
-				return 0, fmt.Errorf("place an order: %w", err)
-			}
-			return id, nil
-		}))
-	}},
+	{name: "errors with text added", buy: inside(func(p purchase) (int, error) {
+		id, err := p.insertOn(p.tx)
+		if err != nil {
+			return 0, fmt.Errorf("place an order: %w", err)
+		}
+		return id, nil
+	})},
 }
 
 var badFuncs = []funcCase{
-	{name: "effect on the pool", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
-		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
-			return insert(ctx, pool, tenant, item)
-		}))
-	}},
-	{name: "a transaction of its own inside", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
-		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (id int, err error) {
-			err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { id, err = insert(ctx, tx, tenant, item); return err })
-			return id, err
-		}))
-	}},
+	{name: "effect on the pool", breaks: "effect-in-transaction", buy: inside(func(p purchase) (int, error) {
+		return p.insertOn(p.pool)
+	})},
+	{name: "a transaction of its own inside", breaks: "effect-in-transaction", buy: inside(func(p purchase) (id int, err error) {
+		err = pgx.BeginFunc(p.ctx, p.pool, func(tx pgx.Tx) error { id, err = p.insertOn(tx); return err })
+		return id, err
+	})},
 	// Known from own-pay/OwnPay#222, BlockRunAI/ClawRouter#317.
-	{name: "another system is charged inside", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
-		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
-			bank(pool).Add(1)
-			return insert(ctx, tx, tenant, item)
-		}))
-	}, change: func(s *idemtest.FuncSuite) {
+	{name: "another system is charged inside", breaks: "effect-in-transaction", buy: inside(func(p purchase) (int, error) {
+		bank(p.pool).Add(1)
+		return p.insertOn(p.tx)
+	}), change: func(s *idemtest.FuncSuite) {
 		s.Effects = func(ctx context.Context, pool *pgxpool.Pool) (int, error) { return int(bank(pool).Load()), nil }
 	}},
 	// Known from functions that are run again, as in stroppy-io/stroppy#167.
@@ -345,52 +329,40 @@ var badFuncs = []funcCase{
 		return v, err
 	}},
 	// Known from pikkujs/pikku#1314.
-	{name: "Do inside Do", breaks: "one-connection", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
-		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
-			_, err := idem.Do(ctx, pool, tenant, "audit", idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
-				return idem.Response{}, nil
-			})
-			if err != nil {
-				return 0, err
-			}
-			return insert(ctx, tx, tenant, item)
-		}))
-	}},
+	{name: "Do inside Do", breaks: "one-connection", buy: inside(func(p purchase) (int, error) {
+		_, err := idem.Do(p.ctx, p.pool, p.tenant, "audit", idem.HashBytes([]byte(p.item)), func(tx pgx.Tx) (idem.Response, error) {
+			return idem.Response{}, nil
+		})
+		if err != nil {
+			return 0, err
+		}
+		return p.insertOn(p.tx)
+	})},
 	// Known from authgear/authgear-server#1724.
-	{name: "a query on another connection inside", breaks: "one-connection", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
-		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
-			if _, err := pool.Exec(ctx, "SELECT 1"); err != nil {
-				return 0, err
-			}
-			return insert(ctx, tx, tenant, item)
-		}))
-	}},
+	{name: "a query on another connection inside", breaks: "one-connection", buy: inside(func(p purchase) (int, error) {
+		if _, err := p.pool.Exec(p.ctx, "SELECT 1"); err != nil {
+			return 0, err
+		}
+		return p.insertOn(p.tx)
+	})},
 	// Known from aws-powertools/powertools-lambda-python#8049 (expired, withdrawn twice).
-	{name: "remembered for ten minutes", breaks: "remembered", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
-		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item), idem.WithTTL(10*time.Minute)))
-	}},
+	{name: "remembered for ten minutes", breaks: "remembered", buy: inserting(idem.WithTTL(10 * time.Minute))},
 	// Known from stephenafamo/bob#661 (a COMMIT that had no effect).
-	{name: "commits by hand", breaks: "transaction-kept", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
-		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
-			id, err := insert(ctx, tx, tenant, item)
-			return id, errors.Join(err, tx.Commit(ctx))
-		}))
-	}},
-	{name: "commits in SQL", breaks: "transaction-kept", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
-		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
-			id, err := insert(ctx, tx, tenant, item)
-			tx.Exec(ctx, "COMMIT")
-			return id, err
-		}))
-	}},
+	{name: "commits by hand", breaks: "transaction-kept", buy: inside(func(p purchase) (int, error) {
+		id, err := p.insertOn(p.tx)
+		return id, errors.Join(err, p.tx.Commit(p.ctx))
+	})},
+	{name: "commits in SQL", breaks: "transaction-kept", buy: inside(func(p purchase) (int, error) {
+		id, err := p.insertOn(p.tx)
+		p.tx.Exec(p.ctx, "COMMIT")
+		return id, err
+	})},
 	// Known from erleans/pgo#131, lobu-ai/lobu#2461.
-	{name: "ignores a statement that fails", breaks: "errors-returned", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
-		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
-			id, err := insert(ctx, tx, tenant, item)
-			tx.Exec(ctx, "INSERT INTO statistics VALUES (1)")
-			return id, err
-		}))
-	}},
+	{name: "ignores a statement that fails", breaks: "errors-returned", buy: inside(func(p purchase) (int, error) {
+		id, err := p.insertOn(p.tx)
+		p.tx.Exec(p.ctx, "INSERT INTO statistics VALUES (1)")
+		return id, err
+	})},
 	{name: "an unknown outcome is treated as success", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		_, err := value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
 		if errors.Is(err, idem.ErrOutcomeUnknown) {
@@ -398,15 +370,13 @@ var badFuncs = []funcCase{
 		}
 		return "placed", err
 	}},
-	{name: "ignores a serialization failure", breaks: "errors-returned", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
-		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
-			id, err := insert(ctx, tx, tenant, item)
-			if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "40001" {
-				err = nil
-			}
-			return id, err
-		}))
-	}},
+	{name: "ignores a serialization failure", breaks: "errors-returned", buy: inside(func(p purchase) (int, error) {
+		id, err := p.insertOn(p.tx)
+		if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "40001" {
+			err = nil
+		}
+		return id, err
+	})},
 	// Known from lobu-ai/lobu#2461.
 	{name: "joins a transaction and commits what failed", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		tx, err := pool.Begin(ctx)

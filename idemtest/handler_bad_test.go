@@ -22,8 +22,6 @@ import (
 	"github.com/idem-go/idem/idemtest"
 )
 
-type contextType = context.Context
-
 func itemOf(r *http.Request) string {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -55,9 +53,7 @@ var badHandlers = []handlerCase{
 		return inMemory(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, pool) }))
 	}},
 	// Known from fullstackhero/dotnet-starter-kit#1333: replay never engaged.
-	{name: "key read from another header, and optional", breaks: "on-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Header: "X-Idempotency-Key", Optional: true}, throughTx)
-	}},
+	{name: "key read from another header, and optional", breaks: "on-record", make: configured(idemhttp.Config{Header: "X-Idempotency-Key", Optional: true})},
 	// Known from fullstackhero/dotnet-starter-kit#1333.
 	{name: "method needs no key", breaks: "on-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Methods: []string{http.MethodPatch}}, func(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, pool) })
@@ -86,87 +82,49 @@ var badHandlers = []handlerCase{
 			forward(w, probe)
 		})
 	}},
-	{name: "key made by the server", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		next := wrapped(t, pool, idemhttp.Config{}, throughTx)
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r.Header.Set("Idempotency-Key", rand.Text())
-			next.ServeHTTP(w, r)
-		})
-	}},
+	{name: "key made by the server", breaks: "one-key", make: rekeyed(func(r *http.Request) string { return rand.Text() })},
 	// Known from koala73/worldmonitor#4728.
-	{name: "scope is the address of the client", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) { return r.RemoteAddr, nil }}, throughTx)
-	}},
-	{name: "scope contains the time in seconds", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) {
-			return r.Header.Get("Authorization") + time.Now().Format(time.RFC3339), nil
-		}}, throughTx)
-	}},
+	{name: "scope is the address of the client", breaks: "one-key", make: scoped(func(r *http.Request) string { return r.RemoteAddr })},
+	{name: "scope contains the time in seconds", breaks: "one-key", make: scoped(func(r *http.Request) string {
+		return r.Header.Get("Authorization") + time.Now().Format(time.RFC3339)
+	})},
 	// Known from Universal-Commerce-Protocol/ucp#664 (an envelope that varies).
-	{name: "fingerprint contains the time", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
-			return idem.HashBytes(body, []byte(time.Now().Format(time.RFC3339))), nil
-		}}, throughTx)
-	}},
+	{name: "fingerprint contains the time", breaks: "same-fingerprint", make: fingerprinted(func(r *http.Request, body []byte) idem.Hash {
+		return idem.HashBytes(body, []byte(time.Now().Format(time.RFC3339)))
+	})},
 	// Known from Universal-Commerce-Protocol/ucp#664 (an envelope that varies).
-	{name: "fingerprint contains the user agent", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
-			return idem.HashBytes(body, []byte(r.UserAgent())), nil
-		}}, throughTx)
-	}},
+	{name: "fingerprint contains the user agent", breaks: "same-fingerprint", make: fingerprinted(func(r *http.Request, body []byte) idem.Hash {
+		return idem.HashBytes(body, []byte(r.UserAgent()))
+	})},
 	// Known from Universal-Commerce-Protocol/ucp#664 (an envelope that varies).
-	{name: "fingerprint contains all headers", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
-			var all bytes.Buffer
-			r.Header.Write(&all)
-			return idem.HashBytes(body, all.Bytes()), nil
-		}}, throughTx)
-	}},
+	{name: "fingerprint contains all headers", breaks: "same-fingerprint", make: fingerprinted(func(r *http.Request, body []byte) idem.Hash {
+		var all bytes.Buffer
+		r.Header.Write(&all)
+		return idem.HashBytes(body, all.Bytes())
+	})},
 	// Known from mikkelchokolate/Veil#65 (a part of the request ignored).
-	{name: "fingerprint omits the body", breaks: "payload-in-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
-			return idem.HashBytes([]byte(r.URL.Path)), nil
-		}}, throughTx)
-	}},
+	{name: "fingerprint omits the body", breaks: "payload-in-fingerprint", make: fingerprinted(func(r *http.Request, body []byte) idem.Hash {
+		return idem.HashBytes([]byte(r.URL.Path))
+	})},
 	// Known from mikkelchokolate/Veil#65 (a part of the request ignored).
-	{name: "fingerprint contains a member that does not exist", breaks: "payload-in-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
-			var in struct{ Product string }
-			json.Unmarshal(body, &in)
-			return idem.HashBytes([]byte(in.Product)), nil
-		}}, throughTx)
-	}},
-	{name: "payload is part of the key", breaks: "payload-refused", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) {
-			return idem.Scope(r.Header.Get("Authorization"), itemOf(r)), nil
-		}}, throughTx)
-	}},
-	{name: "one key for a session", breaks: "every-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		next := good(t, pool)
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r.Header.Set("Idempotency-Key", r.Header.Get("Authorization"))
-			next.ServeHTTP(w, r)
-		})
-	}},
-	{name: "long keys are cut off", breaks: "every-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		next := good(t, pool)
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r.Header.Set("Idempotency-Key", r.Header.Get("Idempotency-Key")[:32])
-			next.ServeHTTP(w, r)
-		})
-	}},
+	{name: "fingerprint contains a member that does not exist", breaks: "payload-in-fingerprint", make: fingerprinted(func(r *http.Request, body []byte) idem.Hash {
+		var in struct{ Product string }
+		json.Unmarshal(body, &in)
+		return idem.HashBytes([]byte(in.Product))
+	})},
+	{name: "payload is part of the key", breaks: "payload-refused", make: scoped(func(r *http.Request) string {
+		return idem.Scope(r.Header.Get("Authorization"), itemOf(r))
+	})},
+	{name: "one key for a session", breaks: "every-key", make: rekeyed(func(r *http.Request) string { return r.Header.Get("Authorization") })},
+	{name: "long keys are cut off", breaks: "every-key", make: rekeyed(func(r *http.Request) string { return r.Header.Get("Idempotency-Key")[:32] })},
 	// Known from arun0009/idempotent#217.
-	{name: "scope is shared by all principals", breaks: "own-scope", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) { return "POST /orders", nil }}, throughTx)
-	}},
+	{name: "scope is shared by all principals", breaks: "own-scope", make: scoped(func(r *http.Request) string { return "POST /orders" })},
 	// Known from RamaAditya49/titen#37.
-	{name: "principal in the fingerprint instead of the scope", breaks: "own-scope", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{
-			Scope: func(r *http.Request) (string, error) { return "POST /orders", nil },
-			Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
-				return idem.HashBytes(body, []byte(r.Header.Get("Authorization"))), nil
-			}}, throughTx)
-	}},
+	{name: "principal in the fingerprint instead of the scope", breaks: "own-scope", make: configured(idemhttp.Config{
+		Scope: func(r *http.Request) (string, error) { return "POST /orders", nil },
+		Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+			return idem.HashBytes(body, []byte(r.Header.Get("Authorization"))), nil
+		}})},
 	// Known from gin's middleware for a route and fiber's adaptor.
 	{name: "answer written before the middleware's end", breaks: "full-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		// As gin does for each route: the handler writes to the writer that it got before.
@@ -185,25 +143,21 @@ var badHandlers = []handlerCase{
 		})
 	}},
 	// Known from LerianStudio/midaz#709.
-	{name: "errors of the database are 400", breaks: "failure-not-final", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
-			id, err := place(r, idemhttp.Tx(r.Context()))
-			if err != nil {
-				http.Error(w, "invalid order", http.StatusBadRequest)
-				return
-			}
-			created(w, id)
-		})
-	}},
+	{name: "errors of the database are 400", breaks: "failure-not-final", make: wrapping(func(w http.ResponseWriter, r *http.Request) {
+		id, err := place(r, idemhttp.Tx(r.Context()))
+		if err != nil {
+			http.Error(w, "invalid order", http.StatusBadRequest)
+			return
+		}
+		created(w, id)
+	})},
 	// Known from ietf-wg-httpapi/idempotency#41.
-	{name: "a server error is final", breaks: "failure-not-final", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Decide: func(status int) idemhttp.Decision {
-			if status < 400 {
-				return idemhttp.Commit
-			}
-			return idemhttp.Undo
-		}}, throughTx)
-	}},
+	{name: "a server error is final", breaks: "failure-not-final", make: configured(idemhttp.Config{Decide: func(status int) idemhttp.Decision {
+		if status < 400 {
+			return idemhttp.Commit
+		}
+		return idemhttp.Undo
+	}})},
 	// Known from authgear/authgear-server#1724, enyineer/checkstack#233.
 	{name: "a second connection inside", breaks: "one-connection", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
@@ -216,9 +170,7 @@ var badHandlers = []handlerCase{
 		})
 	}},
 	// Known from Zipstack/unstract#2101 (kept for less than the longest run).
-	{name: "remembered for a minute", breaks: "remembered", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{TTL: time.Minute}, throughTx)
-	}},
+	{name: "remembered for a minute", breaks: "remembered", make: configured(idemhttp.Config{TTL: time.Minute})},
 	// Known from aws-samples/sample-agentcore-cloudfront-x402-payments#40.
 	{name: "another system is called inside", breaks: "effect-in-transaction", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
@@ -288,11 +240,9 @@ var badHandlers = []handlerCase{
 		})
 	}},
 	// Known from idempot-dev/idempot-js#181, #186.
-	{name: "simultaneous duplicates get a failure", breaks: "answered-at-once", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Wait: -1, Render: func(w http.ResponseWriter, r *http.Request, p *idemhttp.Problem) {
-			http.Error(w, "duplicate request", http.StatusBadRequest)
-		}}, throughTx)
-	}},
+	{name: "simultaneous duplicates get a failure", breaks: "answered-at-once", make: configured(idemhttp.Config{Wait: -1, Render: func(w http.ResponseWriter, r *http.Request, p *idemhttp.Problem) {
+		http.Error(w, "duplicate request", http.StatusBadRequest)
+	}})},
 	{name: "answer contains the time of each request", breaks: "same-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		next := wrapped(t, pool, idemhttp.Config{}, throughTx)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -339,50 +289,36 @@ var badHandlers = []handlerCase{
 	{name: "principals share one execution of a key", breaks: "own-scope", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return oneFlight(good(t, pool))
 	}},
-	{name: "scope is X-Real-IP", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) {
-			return idem.Scope(r.Header.Get("Authorization"), r.Header.Get("X-Real-IP")), nil
-		}}, throughTx)
-	}},
-	{name: "fingerprint contains the content length", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
-			return idem.HashBytes(body, fmt.Append(nil, r.ContentLength)), nil
-		}}, throughTx)
-	}},
-	{name: "fingerprint contains the accepted encoding", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
-			return idem.HashBytes(body, []byte(r.Header.Get("Accept-Encoding"))), nil
-		}}, throughTx)
-	}},
+	{name: "scope is X-Real-IP", breaks: "one-key", make: scoped(func(r *http.Request) string {
+		return idem.Scope(r.Header.Get("Authorization"), r.Header.Get("X-Real-IP"))
+	})},
+	{name: "fingerprint contains the content length", breaks: "same-fingerprint", make: fingerprinted(func(r *http.Request, body []byte) idem.Hash {
+		return idem.HashBytes(body, fmt.Append(nil, r.ContentLength))
+	})},
+	{name: "fingerprint contains the accepted encoding", breaks: "same-fingerprint", make: fingerprinted(func(r *http.Request, body []byte) idem.Hash {
+		return idem.HashBytes(body, []byte(r.Header.Get("Accept-Encoding")))
+	})},
 	{name: "an id in a field that is not recorded", breaks: "same-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{RecordHeader: []string{"Content-Type", "Location"}}, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Order-Id", "7")
 			throughTx(w, r)
 		})
 	}},
-	{name: "all keys that are no UUID count as one", breaks: "every-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		next := good(t, pool)
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var id pgtype.UUID
-			_ = id.Scan(r.Header.Get("Idempotency-Key"))
-			r.Header.Set("Idempotency-Key", fmt.Sprintf("%x", id.Bytes))
-			next.ServeHTTP(w, r)
-		})
-	}},
-	{name: "an unknown outcome is answered with success", breaks: "answer-after-commit", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Render: func(w http.ResponseWriter, r *http.Request, p *idemhttp.Problem) {
-			if p.Type == idemhttp.TypeOutcomeUnknown {
-				w.WriteHeader(http.StatusCreated)
-				return
-			}
-			http.Error(w, p.Title, p.Status)
-		}}, throughTx)
-	}},
-	{name: "commits in SQL", breaks: "transaction-kept", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler { return endsBy(t, pool, "COMMIT") }},
-	{name: "rolls back in SQL", breaks: "transaction-kept", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler { return endsBy(t, pool, "ROLLBACK") }},
-	{name: "ignores a statement that fails", breaks: "errors-returned", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return endsBy(t, pool, "INSERT INTO statistics VALUES (1)")
-	}},
+	{name: "all keys that are no UUID count as one", breaks: "every-key", make: rekeyed(func(r *http.Request) string {
+		var id pgtype.UUID
+		_ = id.Scan(r.Header.Get("Idempotency-Key"))
+		return fmt.Sprintf("%x", id.Bytes)
+	})},
+	{name: "an unknown outcome is answered with success", breaks: "answer-after-commit", make: configured(idemhttp.Config{Render: func(w http.ResponseWriter, r *http.Request, p *idemhttp.Problem) {
+		if p.Type == idemhttp.TypeOutcomeUnknown {
+			w.WriteHeader(http.StatusCreated)
+			return
+		}
+		http.Error(w, p.Title, p.Status)
+	}})},
+	{name: "commits in SQL", breaks: "transaction-kept", make: endsBy("COMMIT")},
+	{name: "rolls back in SQL", breaks: "transaction-kept", make: endsBy("ROLLBACK")},
+	{name: "ignores a statement that fails", breaks: "errors-returned", make: endsBy("INSERT INTO statistics VALUES (1)")},
 	// Known from go-resty/resty#47.
 	{name: "each Request has another key", breaks: "same-request", make: good, change: func(s *idemtest.HandlerSuite) {
 		s.Request = func() *http.Request {
@@ -404,8 +340,8 @@ var badHandlers = []handlerCase{
 }
 
 // endsBy places an order, and then runs a statement whose error it ignores.
-func endsBy(t testing.TB, pool *pgxpool.Pool, sql string) http.Handler {
-	return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+func endsBy(sql string) shop {
+	return wrapping(func(w http.ResponseWriter, r *http.Request) {
 		throughTx(w, r)
 		idemhttp.Tx(r.Context()).Exec(r.Context(), sql)
 	})

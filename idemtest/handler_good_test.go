@@ -24,27 +24,19 @@ import (
 
 var goodHandlers = []handlerCase{
 	{name: "wrapped", make: good},
-	{name: "at serializable", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{TxOptions: pgx.TxOptions{IsoLevel: pgx.Serializable}, Retries: 10}, throughTx)
-	}},
-	{name: "an order that exists already", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
-			_, err := idemhttp.Tx(r.Context()).Exec(r.Context(), `INSERT INTO orders (id, tenant) SELECT coalesce(max(id), 0) + 1, $1 FROM orders
-				HAVING count(*) FILTER (WHERE tenant = $1) = 0`, r.Header.Get("Authorization"))
-			if err != nil {
-				http.Error(w, "", http.StatusInternalServerError)
-				return
-			}
-			w.WriteHeader(http.StatusCreated)
-			io.WriteString(w, "there is an order")
-		})
-	}},
-	{name: "without waiting", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Wait: -1}, throughTx)
-	}},
-	{name: "without retries", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{Retries: -1}, throughTx)
-	}},
+	{name: "at serializable", make: configured(idemhttp.Config{TxOptions: pgx.TxOptions{IsoLevel: pgx.Serializable}, Retries: 10})},
+	{name: "an order that exists already", make: wrapping(func(w http.ResponseWriter, r *http.Request) {
+		_, err := idemhttp.Tx(r.Context()).Exec(r.Context(), `INSERT INTO orders (id, tenant) SELECT coalesce(max(id), 0) + 1, $1 FROM orders
+			HAVING count(*) FILTER (WHERE tenant = $1) = 0`, r.Header.Get("Authorization"))
+		if err != nil {
+			http.Error(w, "", http.StatusInternalServerError)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+		io.WriteString(w, "there is an order")
+	})},
+	{name: "without waiting", make: configured(idemhttp.Config{Wait: -1})},
+	{name: "without retries", make: configured(idemhttp.Config{Retries: -1})},
 	{name: "like Stripe", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		config := idemhttp.StripeConfig()
 		config.Scope = byTenant
@@ -70,24 +62,20 @@ var goodHandlers = []handlerCase{
 			w.Write(res.Body)
 		})
 	}},
-	{name: "panics on errors", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
-			id, err := place(r, idemhttp.Tx(r.Context()))
-			if err != nil {
-				panic(err)
-			}
-			created(w, id)
-		})
-	}},
-	{name: "two rows of which both count", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
-			if _, err := place(r, idemhttp.Tx(r.Context())); err != nil {
-				http.Error(w, "", http.StatusInternalServerError)
-				return
-			}
-			throughTx(w, r)
-		})
-	}},
+	{name: "panics on errors", make: wrapping(func(w http.ResponseWriter, r *http.Request) {
+		id, err := place(r, idemhttp.Tx(r.Context()))
+		if err != nil {
+			panic(err)
+		}
+		created(w, id)
+	})},
+	{name: "two rows of which both count", make: wrapping(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := place(r, idemhttp.Tx(r.Context())); err != nil {
+			http.Error(w, "", http.StatusInternalServerError)
+			return
+		}
+		throughTx(w, r)
+	})},
 	{name: "reads before the middleware", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		next := good(t, pool)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -102,18 +90,16 @@ var goodHandlers = []handlerCase{
 	{name: "an operation of Operate", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return operated(t, pool, 10*time.Millisecond)
 	}},
-	{name: "a job that is answered 202", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
-			id, err := place(r, idemhttp.Tx(r.Context()))
-			if err != nil {
-				http.Error(w, "", http.StatusInternalServerError)
-				return
-			}
-			w.Header().Set("Location", fmt.Sprintf("/jobs/%d", id))
-			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusAccepted)
-		})
-	}},
+	{name: "a job that is answered 202", make: wrapping(func(w http.ResponseWriter, r *http.Request) {
+		id, err := place(r, idemhttp.Tx(r.Context()))
+		if err != nil {
+			http.Error(w, "", http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Location", fmt.Sprintf("/jobs/%d", id))
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusAccepted)
+	})},
 	{name: "an id of the request in a header", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		next := good(t, pool)
 		var n atomic.Int64
@@ -126,6 +112,37 @@ var goodHandlers = []handlerCase{
 
 func good(t testing.TB, pool *pgxpool.Pool) http.Handler {
 	return wrapped(t, pool, idemhttp.Config{}, throughTx)
+}
+
+// configured returns a shop behind a middleware with this configuration.
+func configured(config idemhttp.Config) shop {
+	return func(t testing.TB, pool *pgxpool.Pool) http.Handler { return wrapped(t, pool, config, throughTx) }
+}
+
+// scoped returns a shop whose middleware has this scope.
+func scoped(scope func(*http.Request) string) shop {
+	return configured(idemhttp.Config{Scope: func(r *http.Request) (string, error) { return scope(r), nil }})
+}
+
+// fingerprinted returns a shop whose middleware has this fingerprint.
+func fingerprinted(hash func(r *http.Request, body []byte) idem.Hash) shop {
+	return configured(idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) { return hash(r, body), nil }})
+}
+
+// rekeyed returns a shop that replaces the key of each request before the middleware.
+func rekeyed(key func(*http.Request) string) shop {
+	return func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := good(t, pool)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Set("Idempotency-Key", key(r))
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// wrapping returns a shop with this handler behind the middleware.
+func wrapping(next http.HandlerFunc) shop {
+	return func(t testing.TB, pool *pgxpool.Pool) http.Handler { return wrapped(t, pool, idemhttp.Config{}, next) }
 }
 
 // handled returns a handler that returns its errors.
@@ -146,9 +163,7 @@ func handled(t testing.TB, pool *pgxpool.Pool, config idemhttp.Config) http.Hand
 // throughTx places an order in the transaction of the middleware.
 func throughTx(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, idemhttp.Tx(r.Context())) }
 
-func answerOrder(w http.ResponseWriter, r *http.Request, db interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}) {
+func answerOrder(w http.ResponseWriter, r *http.Request, db rower) {
 	id, err := place(r, db)
 	if err != nil {
 		http.Error(w, "", http.StatusInternalServerError)
@@ -158,12 +173,10 @@ func answerOrder(w http.ResponseWriter, r *http.Request, db interface {
 }
 
 func errorStatus(err error) int {
-	switch {
-	case errors.Is(err, idem.ErrMismatch):
+	if errors.Is(err, idem.ErrMismatch) {
 		return http.StatusUnprocessableEntity
-	default:
-		return http.StatusServiceUnavailable
 	}
+	return http.StatusServiceUnavailable
 }
 
 // inMemory stores answers by key in a map.

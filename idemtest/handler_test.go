@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -60,48 +59,21 @@ func wrapped(t testing.TB, pool *pgxpool.Pool, config idemhttp.Config, next http
 }
 
 // place inserts an order.
-func place(r *http.Request, db interface {
-	QueryRow(ctx contextType, sql string, args ...any) pgx.Row
-}) (id int, err error) {
-	item := itemOf(r)
-	err = db.QueryRow(r.Context(), "INSERT INTO orders (tenant, item) VALUES ($1, $2) RETURNING id", r.Header.Get("Authorization"), item).Scan(&id)
-	return id, err
+func place(r *http.Request, db rower) (id int, err error) {
+	return insert(r.Context(), db, r.Header.Get("Authorization"), itemOf(r))
 }
 
-func TestHandler_FindsEachBadHandler(t *testing.T) {
-	t.Parallel()
-	for i, bad := range badHandlers {
-		if !sampled(i) {
-			continue
-		}
-		t.Run(strings.ReplaceAll(bad.name, " ", "_"), func(t *testing.T) {
-			t.Parallel()
-			suite := suiteOf(bad.make)
-			if bad.change != nil {
-				bad.change(&suite)
-			}
-			requireFound(t, bad.breaks, func(times time.Duration) []string {
-				suite.Patience *= times
-				return record(t, func(t testing.TB) { idemtest.Handler(t, suite) })
-			})
-		})
+func (c handlerCase) labels() (name, breaks, also string) { return c.name, c.breaks, "" }
+
+func (c handlerCase) run(t testing.TB, times time.Duration) {
+	suite := suiteOf(c.make)
+	if c.change != nil {
+		c.change(&suite)
 	}
+	suite.Patience *= times
+	idemtest.Handler(t, suite)
 }
 
-func TestHandler_AcceptsEachGoodHandler(t *testing.T) {
-	t.Parallel()
-	for i, good := range goodHandlers {
-		if !sampled(i) {
-			continue
-		}
-		t.Run(strings.ReplaceAll(good.name, " ", "_"), func(t *testing.T) {
-			t.Parallel()
-			suite := suiteOf(good.make)
-			suite.Patience = 0
-			if good.change != nil {
-				good.change(&suite)
-			}
-			requireNothing(t, record(t, func(t testing.TB) { idemtest.Handler(t, suite) }))
-		})
-	}
-}
+func TestHandler_FindsEachBadHandler(t *testing.T) { findsEach(t, badHandlers) }
+
+func TestHandler_AcceptsEachGoodHandler(t *testing.T) { acceptsEach(t, goodHandlers) }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -83,43 +82,20 @@ func operationSuite(code, previous checkout) idemtest.OperationSuite {
 	return suite
 }
 
-func TestOperation_FindsEachBadOperation(t *testing.T) {
-	t.Parallel()
-	for i, bad := range badOperations {
-		if !sampled(i) {
-			continue
-		}
-		t.Run(strings.ReplaceAll(bad.name, " ", "_"), func(t *testing.T) {
-			t.Parallel()
-			suite := operationSuite(bad.code, bad.previous)
-			if bad.change != nil {
-				bad.change(&suite)
-			}
-			requireFound(t, bad.breaks, func(times time.Duration) []string {
-				suite.Patience *= times
-				return record(t, func(t testing.TB) { idemtest.Operation(t, suite) })
-			})
-		})
+func (c operationCase) labels() (name, breaks, also string) { return c.name, c.breaks, "" }
+
+func (c operationCase) run(t testing.TB, times time.Duration) {
+	suite := operationSuite(c.code, c.previous)
+	if c.change != nil {
+		c.change(&suite)
 	}
+	suite.Patience *= times
+	idemtest.Operation(t, suite)
 }
 
-func TestOperation_AcceptsEachGoodOperation(t *testing.T) {
-	t.Parallel()
-	for i, good := range goodOperations {
-		if !sampled(i) {
-			continue
-		}
-		t.Run(strings.ReplaceAll(good.name, " ", "_"), func(t *testing.T) {
-			t.Parallel()
-			suite := operationSuite(good.code, good.previous)
-			suite.Patience = 0
-			if good.change != nil {
-				good.change(&suite)
-			}
-			requireNothing(t, record(t, func(t testing.TB) { idemtest.Operation(t, suite) }))
-		})
-	}
-}
+func TestOperation_FindsEachBadOperation(t *testing.T) { findsEach(t, badOperations) }
+
+func TestOperation_AcceptsEachGoodOperation(t *testing.T) { acceptsEach(t, goodOperations) }
 
 func reserve(op *operation.Op, item string) (int, error) { return reserveAs(op, "reserve", item) }
 
@@ -141,6 +117,21 @@ func confirm(op *operation.Op, charge string) (idem.Response, error) {
 	return idem.Response{Status: 201, Body: []byte(charge)}, err
 }
 
+// chargeAndConfirm is the end of a correct operation.
+func chargeAndConfirm(op *operation.Op, pool *pgxpool.Pool, name string) (idem.Response, error) {
+	receipt, err := charge(op, pool, name, day)
+	if err != nil {
+		return idem.Response{}, err
+	}
+	return confirm(op, receipt)
+}
+
+// chargeOnly ends an operation with its receipt.
+func chargeOnly(op *operation.Op, pool *pgxpool.Pool, policy operation.Policy) (idem.Response, error) {
+	receipt, err := charge(op, pool, "charge", policy)
+	return idem.Response{Status: 201, Body: []byte(receipt)}, err
+}
+
 var day = operation.Keyed(23 * time.Hour)
 
 // whole is a correct operation.
@@ -148,11 +139,7 @@ func whole(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, er
 	if _, err := reserve(op, item); err != nil {
 		return idem.Response{}, err
 	}
-	receipt, err := charge(op, pool, "charge", day)
-	if err != nil {
-		return idem.Response{}, err
-	}
-	return confirm(op, receipt)
+	return chargeAndConfirm(op, pool, "charge")
 }
 
 var goodOperations = []operationCase{
@@ -183,8 +170,7 @@ var goodOperations = []operationCase{
 	}},
 	{name: "reserve, charge, confirm", code: whole, previous: whole},
 	{name: "a Once call", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
-		receipt, err := charge(op, pool, "charge", operation.Once)
-		return idem.Response{Status: 201, Body: []byte(receipt)}, err
+		return chargeOnly(op, pool, operation.Once)
 	}, change: func(s *idemtest.OperationSuite) { s.Parks = true }},
 	{name: "new code asks Changed", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		if _, err := reserve(op, item); err != nil {
@@ -243,19 +229,14 @@ var badOperations = []operationCase{
 		if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return insert(op.Context(), pool, "", item) }); err != nil {
 			return idem.Response{}, err
 		}
-		receipt, err := charge(op, pool, "charge", day)
-		return idem.Response{Status: 201, Body: []byte(receipt)}, err
+		return chargeOnly(op, pool, day)
 	}},
 	// Known from the rules of Temporal and DBOS on determinism.
 	{name: "names of steps are random", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		if _, err := reserveAs(op, "reserve "+rand.Text(), item); err != nil {
 			return idem.Response{}, err
 		}
-		receipt, err := charge(op, pool, "charge", day)
-		if err != nil {
-			return idem.Response{}, err
-		}
-		return confirm(op, receipt)
+		return chargeAndConfirm(op, pool, "charge")
 	}},
 	// Known from the rules of Temporal and DBOS on determinism.
 	{name: "the process decides which steps", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
@@ -266,12 +247,10 @@ var badOperations = []operationCase{
 		} else if _, err := reserve(op, item); err != nil {
 			return idem.Response{}, err
 		}
-		receipt, err := charge(op, pool, "charge", day)
-		return idem.Response{Status: 201, Body: []byte(receipt)}, err
+		return chargeOnly(op, pool, day)
 	}},
 	{name: "a Once call when the process dies", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
-		receipt, err := charge(op, pool, "charge", operation.Once)
-		return idem.Response{Status: 201, Body: []byte(receipt)}, err
+		return chargeOnly(op, pool, operation.Once)
 	}},
 	// Known from the rules of Temporal and DBOS on determinism.
 	{name: "a step sets a variable", breaks: "answer-from-steps", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
@@ -328,11 +307,7 @@ var badOperations = []operationCase{
 		if _, err := reserve(op, item); err != nil {
 			return idem.Response{}, err
 		}
-		receipt, err := charge(op, pool, "charge the card", day)
-		if err != nil {
-			return idem.Response{}, err
-		}
-		return confirm(op, receipt)
+		return chargeAndConfirm(op, pool, "charge the card")
 	}},
 	// Known from two builds that share a table, as in Gitlawb/gitlawb#210.
 	{name: "the value of a step has another type", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
@@ -343,11 +318,7 @@ var badOperations = []operationCase{
 		if err != nil {
 			return idem.Response{}, err
 		}
-		receipt, err := charge(op, pool, "charge", day)
-		if err != nil {
-			return idem.Response{}, err
-		}
-		return confirm(op, receipt)
+		return chargeAndConfirm(op, pool, "charge")
 	}},
 }
 

@@ -2,6 +2,7 @@ package idemtest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -206,26 +207,33 @@ const (
 	statementDelay = 4 * time.Millisecond
 )
 
+// together sends duplicates at the same time, each to the next of asks, until each has a final
+// answer. It returns the answers, and the counts before and after.
+func (u *suite) together(s *subject, asks ...ask) (given []answer, base, now counts) {
+	u.Helper()
+	base = u.count(s)
+	u.warm(s)
+	s.proxy.Delay(statementDelay)
+	ended := make(chan answer)
+	for i := range duplicates {
+		go func() {
+			a := answer{outcome: again, brief: "by the end of its goroutine"}
+			defer func() { ended <- a }()
+			a, _ = u.retry(asks[i%len(asks)])
+		}()
+	}
+	for range duplicates {
+		given = append(given, <-ended)
+	}
+	s.proxy.Delay(0)
+	return given, base, u.count(s)
+}
+
 // simultaneous sends duplicates at the same time.
 func (u *suite) simultaneous() {
 	u.Helper()
 	u.trial(0, func(s *subject) {
-		base := u.count(s)
-		u.warm(s)
-		s.proxy.Delay(statementDelay)
-		given := make([]answer, duplicates)
-		ended := make(chan struct{})
-		for i := range given {
-			go func() {
-				defer func() { ended <- struct{}{} }()
-				given[i], _ = u.retry(s.request)
-			}()
-		}
-		for range given {
-			<-ended
-		}
-		s.proxy.Delay(0)
-		now := u.count(s)
+		given, base, now := u.together(s, s.request)
 		switch n := now.effects - base.effects; {
 		case n > u.effects:
 			u.breaks(atOnce, "%d simultaneous duplicates had %d effects instead of %d", duplicates, n, u.effects)
@@ -253,28 +261,9 @@ func (u *suite) twoPrincipals() {
 		if s.stranger == nil {
 			return
 		}
-		base := u.count(s)
-		u.warm(s)
-		s.proxy.Delay(statementDelay)
-		ended := make(chan answer)
-		for i := range duplicates {
-			ask := s.request
-			if i%2 > 0 {
-				ask = s.stranger
-			}
-			go func() {
-				a := answer{outcome: again, brief: "by the end of its goroutine"}
-				defer func() { ended <- a }()
-				a, _ = u.retry(ask)
-			}()
-		}
-		served := true
-		for range duplicates {
-			a := <-ended
-			served = served && a.outcome == done
-		}
-		s.proxy.Delay(0)
-		if n := u.count(s).effects - base.effects; served && n < 2*u.effects {
+		given, base, now := u.together(s, s.request, s.stranger)
+		failed := slices.ContainsFunc(given, func(a answer) bool { return a.outcome != done })
+		if n := now.effects - base.effects; !failed && n < 2*u.effects {
 			u.breaks(ownScope, "two principals with simultaneous requests were both answered with success, and there were %d effects instead of %d",
 				n, 2*u.effects)
 		}

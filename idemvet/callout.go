@@ -3,7 +3,6 @@ package idemvet
 import (
 	"go/ast"
 	"go/types"
-	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
@@ -51,16 +50,12 @@ func externalCall(f *types.Func) string {
 	}
 
 	for prefix, names := range brokers {
-		if path == prefix || strings.HasPrefix(path, prefix+"/") {
-			if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(f.Name(), name) }) {
-				return "a message to a broker"
-			}
+		if (path == prefix || strings.HasPrefix(path, prefix+"/")) && hasPrefixOf(f.Name(), names) {
+			return "a message to a broker"
 		}
 	}
-	for _, prefix := range services {
-		if strings.HasPrefix(path, prefix) && isServiceCall(f) {
-			return "a call to another service"
-		}
+	if hasPrefixOf(path, services) && isServiceCall(f) {
+		return "a call to another service"
 	}
 	return ""
 }
@@ -98,12 +93,8 @@ var services = []string{
 // isServiceCall reports whether a function of a service client makes a call. It judges by the name,
 // such as New, Create or Refund, and by the two results: the object and an error.
 func isServiceCall(f *types.Func) bool {
-	for _, prefix := range []string{"New", "Create", "Confirm", "Capture", "Cancel", "Update", "Refund", "Send", "Payments", "Do"} {
-		if strings.HasPrefix(f.Name(), prefix) && f.Signature().Results().Len() == 2 {
-			return true
-		}
-	}
-	return false
+	names := []string{"New", "Create", "Confirm", "Capture", "Cancel", "Update", "Refund", "Send", "Payments", "Do"}
+	return f.Signature().Results().Len() == 2 && hasPrefixOf(f.Name(), names)
 }
 
 // receiver returns the type name of the receiver of f, or "".

@@ -2,7 +2,6 @@ package idemvet
 
 import (
 	"go/ast"
-	"go/constant"
 	"go/types"
 
 	"golang.org/x/tools/go/analysis"
@@ -110,12 +109,12 @@ func (b *body) sqlOf(f *types.Func, call *ast.CallExpr) string {
 		if name := params.At(i).Name(); name != "sql" && name != "query" {
 			continue
 		}
-		text := call.Args[i]
-		if set, ok := b.soleValue(text); ok {
-			text = set
+		arg := call.Args[i]
+		if set, ok := b.soleValue(arg); ok {
+			arg = set
 		}
-		if value := b.info.Types[text].Value; value != nil && value.Kind() == constant.String {
-			return constant.StringVal(value)
+		if text := b.text(arg); text != "" {
+			return text
 		}
 	}
 	return ""

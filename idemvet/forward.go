@@ -2,10 +2,8 @@ package idemvet
 
 import (
 	"go/ast"
-	"go/constant"
 	"go/types"
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -40,17 +38,11 @@ func policyAt(f *types.Func) int {
 }
 
 // isKeyed reports whether operation.Keyed makes the policy.
-func (k *keys) isKeyed(policy ast.Expr) (found bool) {
+func (k *keys) isKeyed(policy ast.Expr) bool {
 	if set, ok := k.soleValue(policy); ok {
 		policy = set
 	}
-	ast.Inspect(policy, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok {
-			found = found || isFunc(callee(k.info, call), library+"/operation", "Keyed")
-		}
-		return !found
-	})
-	return found
+	return contains(policy, func(call *ast.CallExpr) bool { return isFunc(callee(k.info, call), library+"/operation", "Keyed") })
 }
 
 // ignores reports whether fn does not use the parameter at position at. Logging the parameter, or
@@ -170,11 +162,7 @@ func (s *sending) isOwnKey(id *ast.Ident) bool {
 // isHarmless reports whether e is the name of an HTTP method that may be repeated, or of a key
 // header. RFC 9110 defines PUT and DELETE as idempotent.
 func (s *sending) isHarmless(e ast.Expr) bool {
-	value := s.info.Types[e].Value
-	if value == nil || value.Kind() != constant.String {
-		return false
-	}
-	switch constant.StringVal(value) {
+	switch s.text(e) {
 	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions:
 		return true
 	}
@@ -193,7 +181,7 @@ var harmlessNames = []string{
 // one, and calls nothing.
 func (s *sending) callsOut(to *types.Func, call *ast.CallExpr) bool {
 	name := nameOf(ast.Unparen(call.Fun))
-	if name == nil || slices.ContainsFunc(harmlessNames, func(begin string) bool { return strings.HasPrefix(strings.ToLower(name.Name), begin) }) {
+	if name == nil || hasPrefixOf(strings.ToLower(name.Name), harmlessNames) {
 		return false
 	}
 	if externalCall(to) != "" {
@@ -202,11 +190,7 @@ func (s *sending) callsOut(to *types.Func, call *ast.CallExpr) bool {
 	if to != nil && (ofIdem(to.Pkg()) || to.Pkg() == nil || isLocal(to.Pkg().Path())) {
 		return false
 	}
-	t := s.info.TypeOf(call)
-	if tuple, ok := t.(*types.Tuple); ok && tuple.Len() > 0 {
-		t = tuple.At(0).Type()
-	}
-	return len(call.Args) > 0 && isContext(s.info.TypeOf(call.Args[0])) && !isContext(t)
+	return len(call.Args) > 0 && isContext(s.info.TypeOf(call.Args[0])) && !isContext(s.firstResult(call))
 }
 
 // isLocal reports whether path is the standard library or pgx. Their functions take a context but

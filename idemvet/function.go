@@ -2,6 +2,7 @@ package idemvet
 
 import (
 	"go/ast"
+	"go/constant"
 	"go/types"
 
 	"golang.org/x/tools/go/analysis"
@@ -167,6 +168,23 @@ func (f *functions) resolve(e ast.Expr) []ast.Node {
 		return made
 	}
 	return nil
+}
+
+// text returns the string constant e, or "".
+func (f *functions) text(e ast.Expr) string {
+	if value := f.info.Types[e].Value; value != nil && value.Kind() == constant.String {
+		return constant.StringVal(value)
+	}
+	return ""
+}
+
+// firstResult returns the type of the first result of call.
+func (f *functions) firstResult(call *ast.CallExpr) types.Type {
+	t := f.info.TypeOf(call)
+	if tuple, ok := t.(*types.Tuple); ok && tuple.Len() > 0 {
+		t = tuple.At(0).Type()
+	}
+	return t
 }
 
 // nameOf returns the identifier of a name or of a selector, or nil.

@@ -3,6 +3,7 @@ package idemvet
 import (
 	"go/ast"
 	"go/types"
+	"slices"
 
 	"golang.org/x/tools/go/analysis"
 )
@@ -57,17 +58,8 @@ func startsGoroutine(f *types.Func) bool {
 }
 
 // isUsedBy reports whether call uses the transaction, or a value that holds it.
-func (b *body) isUsedBy(call *ast.CallExpr) (found bool) {
-	if mentions(b.info, call, b.tx) {
-		return true
-	}
-	ast.Inspect(call, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok {
-			found = found || b.holds(id, 0)
-		}
-		return !found
-	})
-	return found
+func (b *body) isUsedBy(call *ast.CallExpr) bool {
+	return mentions(b.info, call, b.tx) || contains(call, func(id *ast.Ident) bool { return b.holds(id, 0) })
 }
 
 // outlivesBody reports whether to, the target of an assignment, outlives the body: a variable from
@@ -94,20 +86,19 @@ func (b *body) holds(e ast.Expr, deep int) bool {
 	case *ast.UnaryExpr:
 		return b.holds(x.X, deep)
 	case *ast.CompositeLit:
-		for _, element := range x.Elts {
-			if field, ok := element.(*ast.KeyValueExpr); ok {
-				element = field.Value
-			}
-			if b.holds(element, deep) {
-				return true
-			}
-		}
+		return b.holdsAny(x.Elts, deep)
+	case *ast.KeyValueExpr: // of a composite literal
+		return b.holds(x.Value, deep)
 	case *ast.FuncLit:
 		return mentions(b.info, x, b.tx)
 	case *ast.CallExpr:
 		return b.returnsHolder(x, deep)
 	}
 	return false
+}
+
+func (b *body) holdsAny(exprs []ast.Expr, deep int) bool {
+	return slices.ContainsFunc(exprs, func(e ast.Expr) bool { return b.holds(e, deep) })
 }
 
 // isAssignedTx reports whether a local variable or one of its fields is assigned a value that holds
@@ -118,15 +109,8 @@ func (b *body) isAssignedTx(id *ast.Ident, deep int) bool {
 	if !isWithin(object, b.block) || isError(object.Type()) {
 		return false
 	}
-	if set := b.assigned[object]; len(set) == 1 && b.holds(set[0], deep) {
-		return true
-	}
-	for _, set := range b.assignedFields[object] {
-		if b.holds(set, deep) {
-			return true
-		}
-	}
-	return false
+	set := b.assigned[object]
+	return len(set) == 1 && b.holds(set[0], deep) || b.holdsAny(b.assignedFields[object], deep)
 }
 
 // returnsHolder reports whether call receives the transaction and returns a value that holds it.
@@ -134,17 +118,9 @@ func (b *body) isAssignedTx(id *ast.Ident, deep int) bool {
 // has read with the transaction. For a builtin such as append, the arguments decide.
 func (b *body) returnsHolder(call *ast.CallExpr, deep int) bool {
 	if b.info.Types[call.Fun].IsBuiltin() {
-		for _, arg := range call.Args {
-			if b.holds(arg, deep) {
-				return true
-			}
-		}
-		return false
+		return b.holdsAny(call.Args, deep)
 	}
-	t := b.info.TypeOf(call)
-	if tuple, ok := t.(*types.Tuple); ok && tuple.Len() > 0 {
-		t = tuple.At(0).Type()
-	}
+	t := b.firstResult(call)
 	return t != nil && mentions(b.info, call, b.tx) && (isTx(t) || isLazyReader(t) || takesTx(t) || isNamed(t, pgx, "Conn"))
 }
 

@@ -3,7 +3,6 @@ package idemvet
 import (
 	"cmp"
 	"go/ast"
-	"go/constant"
 	"go/types"
 	"strings"
 
@@ -104,8 +103,7 @@ func (k *keys) keyOfCall(call *ast.CallExpr) (key ast.Expr, executes bool) {
 // namesHeader reports whether e is a constant with the name of a key header. Some services add a
 // prefix to the name, such as Cko-Idempotency-Key.
 func (k *keys) namesHeader(e ast.Expr) bool {
-	name := k.info.Types[e].Value
-	return name != nil && name.Kind() == constant.String && strings.HasSuffix(strings.ToLower(constant.StringVal(name)), "idempotency-key")
+	return strings.HasSuffix(strings.ToLower(k.text(e)), "idempotency-key")
 }
 
 // keyParam returns the position of the parameter for the key, or -1.
@@ -206,8 +204,7 @@ func isRandom(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	}
 	for _, kind := range []string{"uuid", "ulid", "xid", "ksuid", "nanoid", "cuid"} {
 		if strings.HasSuffix(strings.TrimRight(path, "/v0123456789"), kind) || strings.HasSuffix(path, "/"+kind) {
-			return strings.HasPrefix(f.Name(), "New") || strings.HasPrefix(f.Name(), "Must") && f.Name() != "Must" ||
-				strings.HasPrefix(f.Name(), "Make") || strings.HasPrefix(f.Name(), "Generate"), true
+			return hasPrefixOf(f.Name(), []string{"New", "Must", "Make", "Generate"}) && f.Name() != "Must", true
 		}
 	}
 	return false, true

@@ -75,7 +75,7 @@ func (b *body) joinsTx(call *ast.CallExpr) bool {
 	if b.tx == nil || !isNamed(b.info.TypeOf(call), "gorm.io/gorm", "DB") {
 		return false
 	}
-	return slices.ContainsFunc(b.assignedFields[b.assignedTo(call)], func(set ast.Expr) bool { return b.holds(set, 0) })
+	return b.holdsAny(b.assignedFields[b.assignedTo(call)], 0)
 }
 
 // chain returns the calls of a method chain: all three of db.NewInsert().Conn(tx).Exec(ctx).
@@ -129,17 +129,12 @@ func isOutsideTx(pass *analysis.Pass, b *body, e ast.Expr) bool {
 
 // isBoundInBody reports whether a call in e receives a transaction from inside the body, such as a
 // savepoint: queries.WithTx(savepoint).
-func (b *body) isBoundInBody(e ast.Expr) (found bool) {
-	ast.Inspect(e, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok {
-			for _, arg := range call.Args {
-				object := b.variable(arg)
-				found = found || object != nil && isTx(object.Type()) && isWithin(object, b.node)
-			}
-		}
-		return !found
-	})
-	return found
+func (b *body) isBoundInBody(e ast.Expr) bool {
+	isInnerTx := func(arg ast.Expr) bool {
+		object := b.variable(arg)
+		return object != nil && isTx(object.Type()) && isWithin(object, b.node)
+	}
+	return contains(e, func(call *ast.CallExpr) bool { return slices.ContainsFunc(call.Args, isInnerTx) })
 }
 
 // isTxConn reports whether e is the connection of the transaction: tx.Conn(), or a variable with

@@ -3,6 +3,7 @@ package idemvet
 import (
 	"go/ast"
 	"go/types"
+	"slices"
 
 	"golang.org/x/tools/go/analysis"
 )
@@ -139,21 +140,11 @@ func (r *replays) isStep(call *ast.CallExpr) bool {
 
 // passesOp reports whether an argument of call is an Op or a Calls.
 func (r *replays) passesOp(call *ast.CallExpr) bool {
-	for _, arg := range call.Args {
-		if t := r.info.TypeOf(arg); t != nil && (isNamed(t, library+"/operation", "Op") || isNamed(t, library+"/operation", "Calls")) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(call.Args, func(arg ast.Expr) bool {
+		t := r.info.TypeOf(arg)
+		return t != nil && (isNamed(t, library+"/operation", "Op") || isNamed(t, library+"/operation", "Calls"))
+	})
 }
 
 // takesSteps reports whether n contains a call that is given the Op.
-func (r *replays) takesSteps(n ast.Node) (found bool) {
-	ast.Inspect(n, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && r.passesOp(call) {
-			found = true
-		}
-		return !found
-	})
-	return found
-}
+func (r *replays) takesSteps(n ast.Node) bool { return contains(n, r.passesOp) }

@@ -123,33 +123,25 @@ func (k *keys) countsAttempts(e ast.Expr) bool {
 
 // untilSuccess reports whether a loop continues while there is an error: for err != nil, or for !ok
 // where the body sets ok to err == nil.
-func (k *keys) untilSuccess(cond ast.Expr, body *ast.BlockStmt) (found bool) {
+func (k *keys) untilSuccess(cond ast.Expr, body *ast.BlockStmt) bool {
 	if cond == nil {
 		return false
 	}
 	if k.comparesError(cond, token.NEQ) {
 		return true
 	}
-	ast.Inspect(cond, func(n ast.Node) bool {
-		if not, ok := n.(*ast.UnaryExpr); ok && not.Op == token.NOT {
-			for _, set := range k.assigned[k.variable(not.X)] {
-				found = found || within(set, body) && k.comparesError(set, token.EQL)
-			}
-		}
-		return !found
+	return contains(cond, func(not *ast.UnaryExpr) bool {
+		return not.Op == token.NOT && slices.ContainsFunc(k.assigned[k.variable(not.X)], func(set ast.Expr) bool {
+			return within(set, body) && k.comparesError(set, token.EQL)
+		})
 	})
-	return found
 }
 
 // comparesError reports whether e compares an error with nil by op.
-func (k *keys) comparesError(e ast.Node, op token.Token) (found bool) {
-	ast.Inspect(e, func(n ast.Node) bool {
-		if compared, ok := n.(*ast.BinaryExpr); ok && compared.Op == op {
-			found = found || isError(k.info.TypeOf(compared.X)) && k.info.Types[compared.Y].IsNil()
-		}
-		return !found
+func (k *keys) comparesError(e ast.Node, op token.Token) bool {
+	return contains(e, func(compared *ast.BinaryExpr) bool {
+		return compared.Op == op && isError(k.info.TypeOf(compared.X)) && k.info.Types[compared.Y].IsNil()
 	})
-	return found
 }
 
 // exitsAfterSuccess reports whether the loop body leaves the loop after a successful request, that
@@ -189,16 +181,12 @@ func (k *keys) exitsAfterSuccess(body *ast.BlockStmt, from token.Pos) (exits boo
 // testsOutcome reports whether cond depends on the outcome of the request: on an error, a response,
 // or a result of the request. A result is a variable that is assigned by a statement around the
 // position from.
-func (k *keys) testsOutcome(cond ast.Expr, from token.Pos) (found bool) {
-	ast.Inspect(cond, func(n ast.Node) bool {
-		if e, ok := n.(ast.Expr); ok {
-			isResult := func(set ast.Expr) bool { return set.Pos() < from && from <= set.End() }
-			found = found || isError(k.info.TypeOf(e)) || isNamed(k.info.TypeOf(e), "net/http", "Response") ||
-				isResult(e) || slices.ContainsFunc(k.assigned[k.variable(e)], isResult)
-		}
-		return !found
+func (k *keys) testsOutcome(cond ast.Expr, from token.Pos) bool {
+	isResult := func(set ast.Expr) bool { return set.Pos() < from && from <= set.End() }
+	return contains(cond, func(e ast.Expr) bool {
+		return isError(k.info.TypeOf(e)) || isNamed(k.info.TypeOf(e), "net/http", "Response") ||
+			isResult(e) || slices.ContainsFunc(k.assigned[k.variable(e)], isResult)
 	})
-	return found
 }
 
 // breaksLoop reports whether n is a break that leaves the loop and not one of the inner statements.
@@ -209,17 +197,11 @@ func breaksLoop(n *ast.BranchStmt, inner []ast.Node) bool {
 
 // waitsForCancel reports whether a select case receives from ctx.Done(). An exit there is no
 // success.
-func (k *keys) waitsForCancel(comm ast.Stmt) (found bool) {
+func (k *keys) waitsForCancel(comm ast.Stmt) bool {
 	if comm == nil {
 		return false // default
 	}
-	ast.Inspect(comm, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok {
-			found = found || isFunc(callee(k.info, call), "context", "Done")
-		}
-		return !found
-	})
-	return found
+	return contains(comm, func(call *ast.CallExpr) bool { return isFunc(callee(k.info, call), "context", "Done") })
 }
 
 // isFailure reports whether cond holds after a failure: err != nil, errors.Is(err, …).

@@ -70,21 +70,15 @@ func (k *keys) looksLikeScope(e ast.Expr, deep int) bool {
 // returnsScope reports whether call is idem.Scope, or reads a header that identifies the caller.
 func (k *keys) returnsScope(call *ast.CallExpr) bool {
 	to := callee(k.info, call)
-	if isFunc(to, "net/http", "Get") && len(call.Args) == 1 && k.info.Types[call.Args[0]].Value != nil {
-		return isScopeName(strings.Trim(k.info.Types[call.Args[0]].Value.ExactString(), `"`))
+	if isFunc(to, "net/http", "Get") && len(call.Args) == 1 {
+		return isScopeName(k.text(call.Args[0]))
 	}
 	return isFunc(to, library, "Scope") && !k.mentionsKey(call)
 }
 
 // mentionsKey reports whether a part of e looks like a key.
-func (k *keys) mentionsKey(e ast.Expr) (found bool) {
-	ast.Inspect(e, func(n ast.Node) bool {
-		if part, ok := n.(ast.Expr); ok {
-			found = found || k.looksLikeKey(part, 0)
-		}
-		return !found
-	})
-	return found
+func (k *keys) mentionsKey(e ast.Expr) bool {
+	return contains(e, func(part ast.Expr) bool { return k.looksLikeKey(part, 0) })
 }
 
 // word matches a word in a name: the names are in camel case, or are those of header fields.

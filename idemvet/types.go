@@ -25,12 +25,11 @@ func ofIdem(pkg *types.Package) bool {
 	if !ok || rest != "" && rest[0] != '/' || strings.Contains(rest, "/internal") {
 		return false
 	}
-	for _, own := range []string{"/lab", "/example", "/cmd", "/tools", "/idemvet"} {
-		if strings.HasPrefix(rest, own) {
-			return false
-		}
-	}
-	return true
+	return !hasPrefixOf(rest, []string{"/lab", "/example", "/cmd", "/tools", "/idemvet"})
+}
+
+func hasPrefixOf(text string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
 // callee returns the function or method that call names, or nil. A method may be that of an
@@ -127,18 +126,19 @@ func root(info *types.Info, e ast.Expr) types.Object {
 	}
 }
 
-// mentions reports whether object is used in e.
-func mentions(info *types.Info, e ast.Node, object types.Object) (found bool) {
-	if object == nil {
-		return false
-	}
-	ast.Inspect(e, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok && info.Uses[id] == object {
-			found = true
-		}
+// contains reports whether is holds for root or a node in it that has the type N.
+func contains[N ast.Node](root ast.Node, is func(N) bool) (found bool) {
+	ast.Inspect(root, func(node ast.Node) bool {
+		n, ok := node.(N)
+		found = found || ok && is(n)
 		return !found
 	})
 	return found
+}
+
+// mentions reports whether object is used in e.
+func mentions(info *types.Info, e ast.Node, object types.Object) bool {
+	return object != nil && contains(e, func(id *ast.Ident) bool { return info.Uses[id] == object })
 }
 
 // isWithin reports whether object is declared inside node.

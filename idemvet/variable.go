@@ -104,12 +104,6 @@ func (r *replays) isReadAfter(v *types.Var, literal *ast.FuncLit, block *ast.Blo
 }
 
 // assignsWithin reports whether literal contains a statement that assigns to v.
-func (r *replays) assignsWithin(literal *ast.FuncLit, v *types.Var) (found bool) {
-	ast.Inspect(literal.Body, func(n ast.Node) bool {
-		if statement, ok := n.(ast.Stmt); ok && assigns(r.info, statement, v) {
-			found = true
-		}
-		return !found
-	})
-	return found
+func (r *replays) assignsWithin(literal *ast.FuncLit, v *types.Var) bool {
+	return contains(literal.Body, func(statement ast.Stmt) bool { return assigns(r.info, statement, v) })
 }

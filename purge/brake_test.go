@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // reasons collects for what a sweep has waited, and calls then once for each.
@@ -28,8 +28,7 @@ func reasons(then func(Reason)) (func(Progress), *[]Reason) {
 // The test uses a tiny MaxLag, so that other sweeps on the server are not affected.
 func TestSweep_WaitsForALaggingStandbyAndReportsIt(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(4000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 4000)
 	position := h.count("select (pg_current_wal_lsn() - '0/0'::pg_lsn)::int8")
 	s := h.newStandby(t, "the slow one")
 	s.hasReplayed(position - 1<<20)
@@ -56,28 +55,18 @@ func TestSweep_WaitsForALaggingStandbyAndReportsIt(t *testing.T) {
 
 func (h *house) awaitLag(t *testing.T, standby string, atLeast int64) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
-		if h.count("select count(*) from pg_stat_replication where application_name = $1 and replay_lsn < pg_current_wal_lsn()", standby) == 1 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the server does not know of the lag")
-		}
-	}
+	waiting.Until(t, "the server knows of the lag", func() bool {
+		return h.count("select count(*) from pg_stat_replication where application_name = $1 and replay_lsn < pg_current_wal_lsn()", standby) == 1
+	})
 }
 
 func TestSweep_ReportsStandbysThatTheRoleCannotSee(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(100, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 100)
 	h.newStandby(t, "hidden").hasReplayed(1 << 62) // so that a purge that sees it need not wait
-	pool := h.asRole(t, "select, update, delete", "select, insert, update")
 	o := swift()
 	o.MaxLag = 1
-	rep, err := Once(t.Context(), pool, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rep := h.onceOn(h.asRole(t, "select, update, delete", "select, insert, update"), o)
 	h.wantCounts(rep, Finished, Counts{Deleted: 100})
 	if rep.Tables[0].Hidden < 1 {
 		t.Errorf("%+v", rep)
@@ -104,14 +93,9 @@ func TestSweep_WaitsForVacuum(t *testing.T) {
 
 func (h *house) awaitDead(t *testing.T, n int64) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
-		if h.count("select n_dead_tup from pg_stat_user_tables where relid = 'idem.records'::regclass") >= n {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the server does not count dead rows")
-		}
-	}
+	waiting.Until(t, "the server counts dead rows", func() bool {
+		return h.count("select n_dead_tup from pg_stat_user_tables where relid = 'idem.records'::regclass") >= n
+	})
 }
 
 func TestSweep_EndsAfterPatience(t *testing.T) {
@@ -134,57 +118,54 @@ func TestSweep_EndsAfterPatience(t *testing.T) {
 
 func TestSweep_WaitsForALockedTable(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(4000, "expired", "completed", "2 hours")
+	for name, test := range map[string]struct {
+		mode   string
+		dryRun bool
+	}{
+		"as CREATE INDEX locks it":              {"share", false},
+		"as VACUUM FULL locks it, in a dry run": {"access exclusive", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouseWithExpired(t, 4000)
+			release := h.lock(test.mode)
+			o := swift()
+			o.DryRun = test.dryRun
+			var seen *[]Reason
+			o.Progress, seen = reasons(func(Reason) { release() })
+			rep := h.once(o)
+			h.wantCounts(rep, Finished, Counts{Deleted: 4000})
+			if !slices.Equal(*seen, []Reason{Lock}) {
+				t.Errorf("%v, %+v", *seen, rep)
+			}
+		})
+	}
+}
+
+// lock locks the records in another transaction, until release is called.
+func (h *house) lock(mode string) (release func()) {
+	h.t.Helper()
 	holder := h.begin()
-	if _, err := holder.Exec(t.Context(), "lock table idem.records in share mode"); err != nil { // as CREATE INDEX does
-		t.Fatal(err)
+	if _, err := holder.Exec(context.Background(), "lock table idem.records in "+mode+" mode"); err != nil {
+		h.t.Fatal(err)
 	}
-	o := swift()
-	var seen *[]Reason
-	o.Progress, seen = reasons(func(Reason) { holder.Rollback(context.Background()) })
-	rep := h.once(o)
-	h.wantCounts(rep, Finished, Counts{Deleted: 4000})
-	if !slices.Equal(*seen, []Reason{Lock}) {
-		t.Errorf("%v, %+v", *seen, rep)
-	}
+	return func() { holder.Rollback(context.Background()) }
 }
 
 // Under VACUUM FULL not even the size of the table can be read. The next run tries again.
 func TestSweep_EndsAtOnceIfVacuumFullHoldsTheTable(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(100, "expired", "completed", "2 hours")
-	holder := h.begin()
-	if _, err := holder.Exec(t.Context(), "lock table idem.records in access exclusive mode"); err != nil {
-		t.Fatal(err)
-	}
+	h := newHouseWithExpired(t, 100)
+	release := h.lock("access exclusive")
 	h.wantCounts(h.once(swift()), Lock, Counts{})
-	if err := holder.Rollback(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	release()
 	h.wantCounts(h.once(swift()), Finished, Counts{Deleted: 100})
-}
-
-func TestDryRun_WaitsForALockedTable(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	h.records(100, "expired", "completed", "2 hours")
-	holder := h.begin()
-	if _, err := holder.Exec(t.Context(), "lock table idem.records in access exclusive mode"); err != nil {
-		t.Fatal(err)
-	}
-	o := swift()
-	o.DryRun = true
-	o.Progress, _ = reasons(func(Reason) { holder.Rollback(context.Background()) })
-	h.wantCounts(h.once(o), Finished, Counts{Deleted: 100})
 }
 
 // A portion that times out is repeated with half the pages, down to one page.
 func TestSweep_HalvesPortionsThatTimeOut(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(500, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 500)
 	h.exec(`create function public.slow() returns bool language plpgsql cost 10000 as $$
 		declare calls int := coalesce(nullif(current_setting('test.calls', true), ''), '0')::int + 1;
 		begin
@@ -215,12 +196,12 @@ func TestSweep_HalvesPortionsThatTimeOut(t *testing.T) {
 
 func TestSweep_SharesAPoolOfOneConnection(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(4000, "expired", "completed", "2 hours")
-	one := pgtest.Open(t, h.pool.Config().ConnString(), maxConns(1))
+	h := newHouseWithExpired(t, 4000)
+	one := h.open(maxConns(1))
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer cancel()
 	for range 2 {
 		calls.Go(func() {
 			for ctx.Err() == nil {
@@ -232,20 +213,13 @@ func TestSweep_SharesAPoolOfOneConnection(t *testing.T) {
 	}
 	o := swift()
 	o.Pages = 50
-	rep, err := Once(t.Context(), one, o)
-	cancel()
-	calls.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.wantCounts(rep, Finished, Counts{Deleted: 4000})
+	h.wantCounts(h.onceOn(one, o), Finished, Counts{Deleted: 4000})
 }
 
 func TestSweep_WaitsForAFreeConnection(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(100, "expired", "completed", "2 hours")
-	one := pgtest.Open(t, h.pool.Config().ConnString(), maxConns(1))
+	h := newHouseWithExpired(t, 100)
+	one := h.open(maxConns(1))
 	o := swift()
 	began := false
 	var conn *pgxpool.Conn
@@ -263,10 +237,7 @@ func TestSweep_WaitsForAFreeConnection(t *testing.T) {
 		}
 	}
 	o.Pages = 1
-	rep, err := Once(t.Context(), one, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rep := h.onceOn(one, o)
 	h.wantCounts(rep, Finished, Counts{Deleted: 100})
 	if rep.Tables[0].Waited[Pool] <= 0 {
 		t.Errorf("%+v", rep)
@@ -347,7 +318,7 @@ func (h *house) asRole(t *testing.T, onRecords, onSweeps string) *pgxpool.Pool {
 	if onSweeps != "" {
 		h.exec("grant " + onSweeps + " on idem.sweeps to " + role)
 	}
-	pool := pgtest.Open(t, h.pool.Config().ConnString(), func(c *pgxpool.Config) {
+	pool := h.open(func(c *pgxpool.Config) {
 		c.ConnConfig.RuntimeParams["role"] = role[1 : len(role)-1]
 	})
 	t.Cleanup(func() {

@@ -34,6 +34,14 @@ func newHouse(t testing.TB, configure ...func(*pgxpool.Config)) *house {
 	return h
 }
 
+// newHouseWithExpired returns a house with n records that may be deleted.
+func newHouseWithExpired(t testing.TB, n int) *house {
+	t.Helper()
+	h := newHouse(t)
+	h.records(n, "expired", "completed", "2 hours")
+	return h
+}
+
 func maxConns(n int32) func(*pgxpool.Config) { return func(c *pgxpool.Config) { c.MaxConns = n } }
 
 func (h *house) exec(sql string, args ...any) {
@@ -61,10 +69,10 @@ func (h *house) records(n int, name, state, expired string) {
 		from generate_series(1, $1) i`, n, name, state, expired)
 }
 
-// left counts the remaining records by name.
-func (h *house) left() map[string]int64 {
+// remaining counts the rows of a table by the value of an expression.
+func (h *house) remaining(expression, table string) map[string]int64 {
 	h.t.Helper()
-	rows, _ := h.pool.Query(context.Background(), "select regexp_replace(key, ' [0-9]+$', ''), count(*) from idem.records group by 1")
+	rows, _ := h.pool.Query(context.Background(), "select "+expression+", count(*) from "+table+" group by 1")
 	left := map[string]int64{}
 	var name string
 	var n int64
@@ -72,6 +80,12 @@ func (h *house) left() map[string]int64 {
 		h.t.Fatal(err)
 	}
 	return left
+}
+
+// left counts the remaining records by name.
+func (h *house) left() map[string]int64 {
+	h.t.Helper()
+	return h.remaining("regexp_replace(key, ' [0-9]+$', '')", "idem.records")
 }
 
 func (h *house) wantLeft(want map[string]int64) {
@@ -100,10 +114,21 @@ func (h *house) pages() int64 {
 // swift returns Options without pauses, and without waiting for other load on the test server.
 func swift() Options { return Options{Share: 1, MaxLag: -1, MaxDead: -1} }
 
+// open opens another pool on the database.
+func (h *house) open(configure ...func(*pgxpool.Config)) *pgxpool.Pool {
+	h.t.Helper()
+	return pgtest.Open(h.t, h.pool.Config().ConnString(), configure...)
+}
+
 // once calls Once, and fails the test on an error.
 func (h *house) once(o Options) Report {
 	h.t.Helper()
-	rep, err := Once(context.Background(), h.pool, o)
+	return h.onceOn(h.pool, o)
+}
+
+func (h *house) onceOn(pool *pgxpool.Pool, o Options) Report {
+	h.t.Helper()
+	rep, err := Once(context.Background(), pool, o)
 	if err != nil {
 		h.t.Fatal(err)
 	}

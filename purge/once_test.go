@@ -189,8 +189,7 @@ func TestSweep_StoresPositionAndCounts(t *testing.T) {
 
 func TestOnce_StopsAtMaxAndTheNextResumes(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(3000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 3000)
 	o := swift()
 	o.Max, o.Pages = time.Nanosecond, 1
 	h.wantCounts(h.once(o), TimeIsUp, Counts{})
@@ -200,8 +199,7 @@ func TestOnce_StopsAtMaxAndTheNextResumes(t *testing.T) {
 
 func TestSweep_TruncatedTableIsNoError(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(3000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 3000)
 	o := swift()
 	o.Pages = 2
 	o.Progress = func(Progress) { h.exec("truncate idem.records") }
@@ -209,21 +207,24 @@ func TestSweep_TruncatedTableIsNoError(t *testing.T) {
 	h.wantLeft(map[string]int64{})
 }
 
+// listPartitioned is the SQL that replaces the records by a table with partitions by scope.
+const listPartitioned = `create table parted (like idem.records including all) partition by list (scope);
+	drop table idem.records;
+	alter table parted rename to records;
+	alter table records set schema idem;`
+
 // Operators choose the names of partitions.
 func TestOnce_SweepsPartitionsOfAnyName(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.exec(`create table parted (like idem.records including all) partition by list (scope);
-		drop table idem.records;
-		alter table parted rename to records;
-		alter table records set schema idem;
+	h.exec(listPartitioned + `
 		create schema "o'x\";
 		create table "o'x\"."p$1 %s ""$2 -- /* '" partition of idem.records for values in ('a');
 		create table idem."Ü ""q"" \" partition of idem.records default`)
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol} {
 		h.records(300, "expired", "completed", "2 hours")
 		h.exec("update idem.records set scope = 'a' where substr(key, length(key)) < '5'")
-		pool := pgtest.Open(t, h.pool.Config().ConnString(), func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
+		pool := h.open(func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
 		if rep, err := Once(t.Context(), pool, swift()); err != nil || rep.Deleted != 300 {
 			t.Errorf("%v: %v, %v", mode, rep, err)
 		}
@@ -233,10 +234,7 @@ func TestOnce_SweepsPartitionsOfAnyName(t *testing.T) {
 func TestSweep_DroppedPartitionIsNoError(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.exec(`create table parted (like idem.records including all) partition by list (scope);
-		drop table idem.records;
-		alter table parted rename to records;
-		alter table records set schema idem;
+	h.exec(listPartitioned + `
 		create table idem.a partition of idem.records for values in ('a');
 		create table idem.b partition of idem.records for values in ('b');
 		create table idem.rest partition of idem.records default`)
@@ -262,8 +260,7 @@ func TestSweep_DroppedPartitionIsNoError(t *testing.T) {
 
 func TestSweep_MissingSweepsTableIsAnError(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(3000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 3000)
 	o := swift()
 	o.Pages = 2
 	away := false

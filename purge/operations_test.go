@@ -28,16 +28,10 @@ func (h *house) operations(n int, name, state, ended string) {
 
 func (h *house) wantOperations(want map[string]int64) {
 	h.t.Helper()
-	rows, _ := h.pool.Query(h.t.Context(), "select name, count(*) from idem.operations group by 1")
-	left := map[string]int64{}
-	var name string
-	var n, all int64
-	if _, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error { left[name] = n; all += n; return nil }); err != nil {
-		h.t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, left); diff != "" {
+	if diff := cmp.Diff(want, h.remaining("name", "idem.operations")); diff != "" {
 		h.t.Errorf("operations that are left (-want +got):\n%s", diff)
 	}
+	all := h.count("select count(*) from idem.operations")
 	for _, of := range []string{"idem.steps", "idem.signals"} {
 		if n := h.count("select count(*) from " + of + " join idem.operations o on o.id = operation_id"); n != all || h.count("select count(*) from "+of) != all {
 			h.t.Errorf("%s are not those of the operations that are left", of)
@@ -74,10 +68,7 @@ func TestOnce_DeletesEndedOperationsWithStepsAndSignals(t *testing.T) {
 		h.exec("grant " + grant + " to " + pgx.Identifier{pool.Config().ConnConfig.RuntimeParams["role"]}.Sanitize())
 	}
 	o.DryRun = false
-	rep, err := Once(t.Context(), pool, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rep := h.onceOn(pool, o)
 	if len(rep.Tables) < 2 || rep.Tables[1].Table != "operations" || rep.Tables[1].Deleted != 600 || rep.Tables[1].Kept != 800 {
 		t.Errorf("%v", rep)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 var answer = func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }
@@ -49,16 +50,10 @@ func (h *house) paused(name string) (table, func()) {
 // awaitBlocked waits until a session waits for a lock of this kind.
 func (h *house) awaitBlocked(locktype string) {
 	h.t.Helper()
-	for deadline := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
-		n := h.count(`select count(*) from pg_locks l join pg_stat_activity a using (pid)
-			where a.datname = current_database() and not l.granted and locktype = $1`, locktype)
-		if n > 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			h.t.Fatal("no session waits")
-		}
-	}
+	waiting.Until(h.t, "a session waits", func() bool {
+		return h.count(`select count(*) from pg_locks l join pg_stat_activity a using (pid)
+			where a.datname = current_database() and not l.granted and locktype = $1`, locktype) > 0
+	})
 }
 
 // sweep makes the sweep of a table, with time enough to be stopped by a test.
@@ -110,8 +105,7 @@ func TestPortion_CallWaitsForItAndExecutesOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx := t.Context()
-			h := newHouse(t)
-			h.records(3, "expired", "completed", "2 hours")
+			h := newHouseWithExpired(t, 3)
 			p, engine := h.portion(t)
 			tx, err := engine.Open(ctx, limits, p)
 			if err != nil || p.counts.Deleted != 3 {
@@ -162,8 +156,7 @@ func (h *house) portion(t *testing.T) (*portion, *txn.Engine) {
 
 func TestPortion_ServerEndsASilentClient(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(3, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 3)
 	p, engine := h.portion(t)
 	p.limits.IdleLimit = "50"
 	tx, err := engine.Open(t.Context(), p.limits, p)
@@ -323,8 +316,7 @@ func TestPortion_OverlappingPortionsDeleteOnce(t *testing.T) {
 
 func TestSweep_StopsAfterAnotherRunTookOver(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(4000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 4000)
 	o := swift()
 	o.Pages = 8
 	portions := 0
@@ -347,8 +339,7 @@ func TestSweep_StopsAfterAnotherRunTookOver(t *testing.T) {
 
 func TestSweep_IsTakenOverWithoutHeartbeat(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(1000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 1000)
 	for _, test := range []struct {
 		seen  string
 		ended Reason

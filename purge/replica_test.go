@@ -37,10 +37,7 @@ func TestOnce_ReplicaAllowsOnlyADryRun(t *testing.T) {
 	p := pgtest.Open(t, replica.DSN())
 	o := swift()
 	o.DryRun = true
-	rep, err := Once(t.Context(), p, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rep := h.onceOn(p, o)
 	h.wantCounts(rep, Finished, Counts{Deleted: 100})
 	if _, err := Once(t.Context(), p, swift()); err == nil || !strings.Contains(err.Error(), "primary") {
 		t.Errorf("%v", err)

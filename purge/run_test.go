@@ -83,8 +83,7 @@ func TestRun_OneSweepPerIntervalAcrossRuns(t *testing.T) {
 
 func TestRun_ResumesAReleasedSweepBeforeItsTime(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(3000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 3000)
 	h.once(swift())
 	h.records(3000, "expired", "completed", "2 hours")
 	o := swift()
@@ -105,8 +104,7 @@ func TestRun_ResumesAReleasedSweepBeforeItsTime(t *testing.T) {
 // The report has the reason Stopped, and nothing is logged.
 func TestRun_CanceledSweepIsNoFailure(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(3000, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 3000)
 	ctx, cancel := context.WithCancel(t.Context())
 	o := swift()
 	o.Pages = 8
@@ -125,8 +123,7 @@ func TestRun_CanceledSweepIsNoFailure(t *testing.T) {
 
 func TestRun_ReportsAFailureAndRetries(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.records(100, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 100)
 	h.exec("alter table idem.sweeps rename to away")
 	o := swift()
 	o.Every = 5 * time.Millisecond
@@ -156,8 +153,7 @@ func TestRun_FailingTableDoesNotStopTheOthers(t *testing.T) {
 	missing := records
 	missing.name, missing.relation = "missing", "idem.missing"
 	tables = []table{missing, records}
-	h := newHouse(t)
-	h.records(100, "expired", "completed", "2 hours")
+	h := newHouseWithExpired(t, 100)
 	rep, err := Once(t.Context(), h.pool, swift())
 	if err == nil || !strings.Contains(err.Error(), "idem.missing is missing") || len(rep.Tables) != 2 {
 		t.Errorf("%v, %+v", err, rep)

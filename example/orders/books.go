@@ -2,19 +2,10 @@ package main
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
-
-// books shows a tenant its latest transactions: the order that each of them placed, and the record
-// of its idempotency key. Records are usually for operators only. This handler reveals neither the
-// full key nor the stored response.
-type books struct {
-	pool        *pgxpool.Pool
-	credentials credentials
-}
 
 // entry is a transaction. A rejected order has a record and no order.
 type entry struct {
@@ -54,21 +45,10 @@ FULL JOIN (SELECT *, xmin FROM idem.records WHERE scope = $2) r USING (execution
 ORDER BY coalesce(r.created_at, o.created_at) DESC
 LIMIT 12`
 
-func (b *books) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	tenant, err := b.credentials.tenant(r)
-	if err != nil {
-		refuse(w, r, err)
-		return
-	}
-	entries, err := b.latest(r.Context(), tenant)
-	if err != nil {
-		refuse(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, entries)
-}
-
-func (b *books) latest(ctx context.Context, tenant string) ([]entry, error) {
-	rows, _ := b.pool.Query(ctx, entriesSQL, tenant, scopeOf(tenant))
+// latestEntries returns the latest transactions of a tenant: the order that each of them placed,
+// and the record of its idempotency key. Records are usually for operators only. An entry reveals
+// neither the full key nor the stored response.
+func latestEntries(ctx context.Context, pool *pgxpool.Pool, tenant string) ([]entry, error) {
+	rows, _ := pool.Query(ctx, entriesSQL, tenant, scopeOf(tenant))
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[entry])
 }

@@ -63,14 +63,6 @@ func TestCheckout_ReservesChargesAndConfirms(t *testing.T) {
 	}
 }
 
-func TestCheckout_LostAnswerOfTheBankChargesOnce(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	wantStatus(t, s.checkout(bank.CardLostAnswer), http.StatusCreated)
-	s.wantOrders(1)
-	s.wantCharges(bank.Entry{Asked: 2})
-}
-
 func TestCheckout_DeclinedCardReturnsTheStock(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

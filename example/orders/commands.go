@@ -17,6 +17,12 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
+// commands are the commands by name.
+var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
+	"serve": serveCommand, "demo": demoCommand, "service": serviceCommand, "bank": bankCommand, "broker": brokerCommand,
+	"fulfilment": fulfilmentCommand,
+}
+
 // parse parses flags from args. It returns errUsage if there are other arguments.
 func parse(flags *flag.FlagSet, args []string, stderr io.Writer) error {
 	flags.SetOutput(stderr)
@@ -109,7 +115,7 @@ func bankCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	return listenAndServe(ctx, *listen, bank.New(*slow), stdout, "")
 }
 
-func demoCommand(ctx context.Context, args []string, stdout io.Writer) error {
+func demoCommand(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	if len(args) > 0 {
 		return errUsage
 	}

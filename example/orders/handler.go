@@ -68,8 +68,8 @@ func newService(pool *pgxpool.Pool, credentials credentials, payments *payments,
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders", orders.Handle(s.create))
 	mux.Handle("GET /orders/status", orders.Status())
-	mux.HandleFunc("GET /orders", s.list)
-	mux.HandleFunc("GET /orders/{id}", s.get)
+	mux.HandleFunc("GET /orders", credentials.reads(s.list))
+	mux.HandleFunc("GET /orders/{id}", credentials.reads(s.get))
 	mux.Handle("POST /checkouts", s.placing)
 	mux.Handle("GET /checkouts/{id}", s.placing.Status())
 	mux.Handle("POST /webhooks/fulfilment", shipped)
@@ -127,40 +127,20 @@ func (s *service) create(tx pgx.Tx, w http.ResponseWriter, r *http.Request) erro
 	return nil
 }
 
-func (s *service) list(w http.ResponseWriter, r *http.Request) {
-	tenant, err := s.credentials.tenant(r)
-	if err != nil {
-		refuse(w, r, err)
-		return
-	}
-	latest, err := latestOrders(r.Context(), s.pool, tenant)
-	if err != nil {
-		refuse(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, latest)
+func (s *service) list(r *http.Request, tenant string) (any, error) {
+	return latestOrders(r.Context(), s.pool, tenant)
 }
 
-func (s *service) get(w http.ResponseWriter, r *http.Request) {
-	tenant, err := s.credentials.tenant(r)
-	if err != nil {
-		refuse(w, r, err)
-		return
-	}
+func (s *service) get(r *http.Request, tenant string) (any, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		refuse(w, r, noSuchOrder())
-		return
+		return nil, noSuchOrder()
 	}
 	found, err := findOrder(r.Context(), s.pool, tenant, id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = noSuchOrder()
+		return nil, noSuchOrder()
 	}
-	if err != nil {
-		refuse(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, found)
+	return found, err
 }
 
 // inTime limits the duration of a request to answerLimit.

@@ -108,19 +108,6 @@ func TestOrder_RefusedRequestChangesNothing(t *testing.T) {
 	s.wantOrders(0)
 }
 
-func TestOrder_KeyOfAnotherOrderIsRefused(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	first := s.order()
-	other := s.order(withBody(strings.ReplaceAll(twoTeapots, "9800", "9801")))
-	wantProblem(t, other, http.StatusUnprocessableEntity, idemhttp.TypeKeyReused)
-	if got := other.Header().Get("Retry-After"); got != "" {
-		t.Errorf("Retry-After %q in a final answer", got)
-	}
-	wantReplay(t, first, s.order())
-	s.wantOrders(1)
-}
-
 func TestOrder_TenantsHaveSeparateKeys(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

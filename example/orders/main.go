@@ -73,21 +73,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := errUsage
-	if len(args) > 0 {
-		switch args[0] {
-		case "serve":
-			err = serveCommand(ctx, args[1:], stdout, stderr)
-		case "demo":
-			err = demoCommand(ctx, args[1:], stdout)
-		case "service":
-			err = serviceCommand(ctx, args[1:], stdout, stderr)
-		case "bank":
-			err = bankCommand(ctx, args[1:], stdout, stderr)
-		case "broker":
-			err = brokerCommand(ctx, args[1:], stdout, stderr)
-		case "fulfilment":
-			err = fulfilmentCommand(ctx, args[1:], stdout, stderr)
-		}
+	if len(args) > 0 && commands[args[0]] != nil {
+		err = commands[args[0]](ctx, args[1:], stdout, stderr)
 	}
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):

@@ -23,20 +23,18 @@ func withPage(pool *pgxpool.Pool, credentials credentials, service http.Handler)
 	mux.Handle("/", service)
 	mux.Handle("POST /orders", &mishaps{pool, credentials, service})
 	mux.Handle("POST /checkouts", &mishaps{pool, credentials, service})
-	mux.Handle("GET /books", &books{pool, credentials})
+	mux.Handle("GET /books", credentials.reads(func(r *http.Request, tenant string) (any, error) {
+		return latestEntries(r.Context(), pool, tenant)
+	}))
 	mux.Handle("GET /{$}", page)
-	for _, name := range pageNames(files) {
-		mux.Handle("GET /"+name, page)
-	}
-	return mux
-}
-
-func pageNames(files fs.FS) []string {
 	names, err := fs.Glob(files, "*.*")
 	if err != nil {
 		panic(err) // the pattern is a constant
 	}
-	return names
+	for _, name := range names {
+		mux.Handle("GET /"+name, page)
+	}
+	return mux
 }
 
 // selfContained sets security headers that let a page load only resources of this server.

@@ -59,8 +59,15 @@ func serve(ctx context.Context, databaseURL, address string, slow time.Duration,
 	credentials := demoCredentials()
 	mux := http.NewServeMux()
 	mux.Handle("/", withPage(pool, credentials, inFrontOf(parts["service"].URL)))
-	mux.Handle("POST /kill", &killer{credentials, parts["service"].Kill})
-	mux.Handle("GET /charges", &charges{credentials, inFrontOf(parts["bank"].URL)})
+	bank := inFrontOf(parts["bank"].URL)
+	mux.Handle("GET /charges", credentials.only(func(w http.ResponseWriter, r *http.Request, tenant string) {
+		r.URL.RawQuery = url.Values{"customer": {tenant}}.Encode()
+		bank.ServeHTTP(w, r)
+	}))
+	mux.Handle("POST /kill", credentials.only(func(w http.ResponseWriter, _ *http.Request, _ string) {
+		parts["service"].Kill()
+		w.WriteHeader(http.StatusNoContent)
+	}))
 	return listenAndServe(ctx, address, mux, out, serveHint+serviceHint)
 }
 
@@ -77,35 +84,4 @@ func inFrontOf(server string) http.Handler {
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
-}
-
-// killer kills the service. Like mishaps, it belongs to the page and not to the service.
-type killer struct {
-	credentials credentials
-	kill        func()
-}
-
-func (k *killer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if _, err := k.credentials.tenant(r); err != nil {
-		refuse(w, r, err)
-		return
-	}
-	k.kill()
-	w.WriteHeader(http.StatusNoContent)
-}
-
-// charges shows a tenant its charges in the bank's ledger.
-type charges struct {
-	credentials credentials
-	bank        http.Handler
-}
-
-func (c *charges) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	tenant, err := c.credentials.tenant(r)
-	if err != nil {
-		refuse(w, r, err)
-		return
-	}
-	r.URL.RawQuery = url.Values{"customer": {tenant}}.Encode()
-	c.bank.ServeHTTP(w, r)
 }

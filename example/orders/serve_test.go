@@ -12,6 +12,19 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
+// announcedURL returns the URL in the first line of output of a server, and discards the rest.
+func announcedURL(t *testing.T, out io.Reader) string {
+	t.Helper()
+	lines := bufio.NewReader(out)
+	first, err := lines.ReadString('\n')
+	url, ok := strings.CutPrefix(strings.TrimSpace(first), "listening on ")
+	if err != nil || !ok {
+		t.Fatalf("the first line is %q, %v", first, err)
+	}
+	go io.Copy(io.Discard, lines)
+	return url
+}
+
 // The test runs the whole shop with all of its processes.
 func TestServe_KillNeedsACredential(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -20,13 +33,7 @@ func TestServe_KillNeedsACredential(t *testing.T) {
 	served := make(chan error, 1)
 	t.Setenv("FULFILMENT_DATABASE_URL", pgtest.EmptyDSN(t))
 	go func() { served <- serve(ctx, pgtest.EmptyDSN(t), "127.0.0.1:0", time.Hour, announced) }()
-	lines := bufio.NewReader(out)
-	first, err := lines.ReadString('\n')
-	url, ok := strings.CutPrefix(strings.TrimSpace(first), "listening on ")
-	if err != nil || !ok {
-		t.Fatalf("the first line is %q, %v", first, err)
-	}
-	go io.Copy(io.Discard, lines)
+	url := announcedURL(t, out)
 	send := func(method, path, credential string) int {
 		r, err := http.NewRequestWithContext(t.Context(), method, url+path, nil)
 		if err != nil {

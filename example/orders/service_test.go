@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -25,15 +23,7 @@ func TestListenAndServe_ShutdownLetsRequestsFinish(t *testing.T) {
 	out, announced := io.Pipe()
 	served := make(chan error, 1)
 	go func() { served <- listenAndServe(ctx, "127.0.0.1:0", slow, announced, "") }()
-
-	lines := bufio.NewReader(out)
-	first, err := lines.ReadString('\n')
-	url, ok := strings.CutPrefix(strings.TrimSpace(first), "listening on ")
-	if err != nil || !ok {
-		t.Fatalf("the first line is %q, %v", first, err)
-	}
-	go io.Copy(io.Discard, lines)
-
+	url := announcedURL(t, out)
 	answer := make(chan string, 1)
 	go func() {
 		response, err := http.Get(url)

@@ -23,3 +23,28 @@ func (c credentials) tenant(r *http.Request) (string, error) {
 	}
 	return "", unauthorized()
 }
+
+// only returns a handler that serves only tenants.
+func (c credentials) only(serve func(w http.ResponseWriter, r *http.Request, tenant string)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		tenant, err := c.tenant(r)
+		if err != nil {
+			refuse(w, r, err)
+			return
+		}
+		serve(w, r, tenant)
+	}
+}
+
+// reads returns the handler of a read-only request. The answer is what read returns for the tenant
+// that sent the request, as JSON.
+func (c credentials) reads(read func(r *http.Request, tenant string) (any, error)) http.HandlerFunc {
+	return c.only(func(w http.ResponseWriter, r *http.Request, tenant string) {
+		found, err := read(r, tenant)
+		if err != nil {
+			refuse(w, r, err)
+			return
+		}
+		writeJSON(w, http.StatusOK, found)
+	})
+}

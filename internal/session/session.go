@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/db"
-	"github.com/idem-go/idem/internal/roundtrip"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -95,19 +94,11 @@ func (s *Session) appear(ctx context.Context, appearance func(instance int) Appe
 
 // Query makes one round trip. After an error it closes the session.
 func (s *Session) Query(ctx context.Context, requests ...txn.Request) error {
-	trip := roundtrip.On(s.Conn)
-	for _, r := range requests {
-		r.Queue(trip)
-	}
-	trip.Send(ctx)
-	for _, r := range requests {
-		r.Read(trip)
-	}
-	err := trip.End()
+	err := txn.Ask(ctx, s.Conn, requests...)
 	if err != nil {
 		s.Close()
 	}
-	return txn.AsUnsupported(err)
+	return err
 }
 
 // Close ends the session and so releases the lock.

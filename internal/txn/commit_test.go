@@ -17,6 +17,7 @@ import (
 
 	"github.com/idem-go/idem/internal/roundtrip"
 	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 func isUnknown(err error) bool {
@@ -136,11 +137,7 @@ func TestTxCommit_StaysPendingAfterLimit(t *testing.T) {
 // awaitAnswered waits until no COMMIT of the pool is pending.
 func awaitAnswered(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); PendingCommits(pool) != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a COMMIT is still pending, although its answer has arrived")
-		}
-	}
+	waiting.Until(t, "no COMMIT is pending after its answer has arrived", func() bool { return PendingCommits(pool) == 0 })
 }
 
 // A caller does not wait for the rest of an answer that has begun to arrive.

@@ -16,6 +16,11 @@ type Request interface {
 	Read(*roundtrip.Trip)
 }
 
+// Ask sends requests in one round trip on a connection outside of an engine.
+func Ask(ctx context.Context, conn *pgx.Conn, requests ...Request) error {
+	return ask(ctx, conn, requests)
+}
+
 // ask sends requests in one round trip.
 func ask(ctx context.Context, conn *pgx.Conn, requests []Request) error {
 	trip := roundtrip.On(conn)

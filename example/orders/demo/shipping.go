@@ -8,25 +8,19 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/idem-go/idem/example/orders/process"
 	"github.com/idem-go/idem/idemclient"
 )
 
-// placedID returns the id of the order in the answer. It fails if a is not a 201.
-func (a answer) placedID() (int64, error) {
-	if err := a.expect(http.StatusCreated, false); err != nil {
-		return 0, err
+// place places an order with a new key at the first instance and returns its id.
+func (s *stage) place(ctx context.Context, o order) (id int64, err error) {
+	got, err := s.send(ctx, s.first, idemclient.NewKey(), o)
+	if err == nil {
+		err = got.expect(http.StatusCreated, false)
 	}
-	return strconv.ParseInt(strings.TrimPrefix(a.location, "/orders/"), 10, 64)
-}
-
-// place places an order with a new key and returns its id.
-func (s *stage) place(ctx context.Context, to *process.Process, o order) (id int64, err error) {
-	got, err := s.send(ctx, to, idemclient.NewKey(), o)
 	if err != nil {
 		return 0, err
 	}
-	return got.placedID()
+	return strconv.ParseInt(strings.TrimPrefix(got.location, "/orders/"), 10, 64)
 }
 
 // waitUntilShipped waits until the order has a shipment.
@@ -62,7 +56,7 @@ func killedRelay(ctx context.Context, s *stage) (string, error) {
 		return "", err
 	}
 	defer lock.release()
-	order, err := s.place(ctx, s.first, teapots())
+	order, err := s.place(ctx, teapots())
 	if err != nil {
 		return "", err
 	}
@@ -110,7 +104,7 @@ func (s *stage) endRelaySessions(ctx context.Context) error {
 // order of the same customer and waits for its shipment. Messages of a customer are handled in
 // order, so a duplicate would have been handled by then.
 func (s *stage) shippedOnce(ctx context.Context, order int64) error {
-	next, err := s.place(ctx, s.first, teapots())
+	next, err := s.place(ctx, teapots())
 	if err = errors.Join(err, s.waitUntilShipped(ctx, next)); err != nil {
 		return err
 	}

@@ -317,10 +317,7 @@ func (c *conn) observe(m pgwire.Message) (keep, last bool) {
 		return !c.loseAnswers, last
 	case pgwire.CommandComplete:
 		if tag, _ := cString(m.Body()); tag == "COMMIT" {
-			c.proxy.recordCommit()
-			if c.loseAnswers {
-				c.proxy.recordFaultCommitted()
-			}
+			c.proxy.recordCommit(c.loseAnswers)
 		}
 	case pgwire.CopyInResponse, pgwire.CopyBothResponse:
 		// The client must see it, or it would not send its data and the flight would never end.

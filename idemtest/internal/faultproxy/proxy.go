@@ -179,20 +179,15 @@ func (p *Proxy) beginFlight(inTransaction bool, sql string) (fault *Fault, delay
 	return f, p.delay
 }
 
-// recordCommit records that the server answered a flight with COMMIT.
-func (p *Proxy) recordCommit() {
+// recordCommit records that the server answered a flight with COMMIT. ofFault says that the fault was
+// injected into that flight.
+func (p *Proxy) recordCommit(ofFault bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.commit < 0 {
 		p.commit = p.flights - 1
 	}
-}
-
-// recordFaultCommitted records that the flight of the fault has committed.
-func (p *Proxy) recordFaultCommitted() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.result.Commit = true
+	p.result.Commit = p.result.Commit || ofFault
 }
 
 // recordAborted records that a statement has aborted a transaction.

@@ -34,22 +34,20 @@ func (s *service) waitsForASignalWithAValue(ctx context.Context, d *operation.De
 	return err
 }
 
-func (s *service) writesUntilASignal(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) writesUntilASignal(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 		defer stop()
 		_, err := tx.Exec(ctx, "INSERT INTO orders DEFAULT VALUES") // want idemdeadline
 		return created, err
 	})
-	return err
 }
 
-func (s *service) writesInTheBackground(ctx context.Context, m inbox.Message) error {
-	_, err := inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
+func (s *service) writesInTheBackground(ctx context.Context, m inbox.Message) (inbox.Outcome, error) {
+	return inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
 		var n int
 		return tx.QueryRow(context.Background(), "UPDATE stock SET n = n - 1 RETURNING n").Scan(&n) // want idemdeadline
 	})
-	return err
 }
 
 var writesWithoutTheOperation = operation.Define("background", func(op *operation.Op, in string) (idem.Response, error) {

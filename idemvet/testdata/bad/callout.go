@@ -18,22 +18,20 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-func (s *service) chargesInside(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) chargesInside(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		resp, err := http.Post("https://bank.example/charges", "application/json", strings.NewReader("{}")) // want idemcallout
 		if err != nil {
 			return idem.Response{}, err
 		}
 		return created, resp.Body.Close()
 	})
-	return err
 }
 
-func (s *service) clientOfTheService(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) clientOfTheService(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		return created, s.notify(ctx)
 	})
-	return err
 }
 
 func (s *service) notify(ctx context.Context) error {
@@ -48,36 +46,32 @@ func (s *service) notify(ctx context.Context) error {
 	return resp.Body.Close()
 }
 
-func (s *service) callsByGRPC(ctx context.Context, bank pb.TestServiceClient, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) callsByGRPC(ctx context.Context, bank pb.TestServiceClient, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := bank.UnaryCall(ctx, &pb.SimpleRequest{}) // want idemcallout
 		return created, err
 	})
-	return err
 }
 
-func (s *service) invokesByGRPC(ctx context.Context, conn grpc.ClientConnInterface, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) invokesByGRPC(ctx context.Context, conn grpc.ClientConnInterface, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		return created, conn.Invoke(ctx, "/bank.Bank/Charge", nil, nil) // want idemcallout
 	})
-	return err
 }
 
-func (s *service) publishesInside(ctx context.Context, js *nats.Conn, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) publishesInside(ctx context.Context, js *nats.Conn, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		if _, err := tx.Exec(ctx, "INSERT INTO orders DEFAULT VALUES"); err != nil {
 			return idem.Response{}, err
 		}
 		return created, js.Publish("orders", nil) // want idemcallout
 	})
-	return err
 }
 
-func (s *service) producesInside(ctx context.Context, kafka *kgo.Client, m inbox.Message) error {
-	_, err := inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
+func (s *service) producesInside(ctx context.Context, kafka *kgo.Client, m inbox.Message) (inbox.Outcome, error) {
+	return inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
 		return kafka.ProduceSync(ctx, &kgo.Record{Topic: "parcels"}).FirstErr() // want idemcallout
 	})
-	return err
 }
 
 func (s *service) mailsInside(ctx context.Context, scope, key string, hash idem.Hash) error {
@@ -119,25 +113,23 @@ var refundsInAnUndoTx = operation.Define("refund", func(op *operation.Op, in str
 	return created, err
 })
 
-func (s *service) publishesInADefer(ctx context.Context, js *nats.Conn, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) publishesInADefer(ctx context.Context, js *nats.Conn, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		defer func() {
 			_ = js.Publish("orders", nil) // want idemcallout
 		}()
 		_, err := tx.Exec(ctx, "INSERT INTO orders DEFAULT VALUES")
 		return created, err
 	})
-	return err
 }
 
-func (s *service) callsByAMethodValue(ctx context.Context, req *http.Request, scope, key string, hash idem.Hash) error {
+func (s *service) callsByAMethodValue(ctx context.Context, req *http.Request, scope, key string, hash idem.Hash) (idem.Result, error) {
 	send := http.DefaultClient.Do
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		resp, err := send(req) // want idemcallout
 		if err != nil {
 			return idem.Response{}, err
 		}
 		return created, resp.Body.Close()
 	})
-	return err
 }

@@ -12,30 +12,27 @@ import (
 	"github.com/idem-go/idem/idemsql"
 )
 
-func (s *service) commits(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) commits(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		if _, err := tx.Exec(ctx, "INSERT INTO orders DEFAULT VALUES"); err != nil {
 			return idem.Response{}, err
 		}
 		return created, tx.Commit(ctx) // want idemended
 	})
-	return err
 }
 
-func (s *service) rollsBack(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) rollsBack(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		defer func() { _ = tx.Rollback(ctx) }() // want idemended
 		_, err := tx.Exec(ctx, "INSERT INTO orders DEFAULT VALUES")
 		return created, err
 	})
-	return err
 }
 
-func (s *service) commitsInAHelper(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
+func (s *service) commitsInAHelper(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
 		return created, finish(tx)
 	})
-	return err
 }
 
 func finish(tx *sql.Tx) error {
@@ -49,8 +46,8 @@ func commitsInAHandler(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *service) commitsInFrontOfTheSavepoint(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) commitsInFrontOfTheSavepoint(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		if err := tx.Commit(ctx); err != nil { // want idemended
 			return idem.Response{}, err
 		}
@@ -60,5 +57,4 @@ func (s *service) commitsInFrontOfTheSavepoint(ctx context.Context, scope, key s
 		}
 		return created, tx.Commit(ctx)
 	})
-	return err
 }

@@ -17,10 +17,9 @@ func (s *service) ignoresDoTx(ctx context.Context, tx pgx.Tx, scope, key string,
 	return tx.Commit(ctx)
 }
 
-func (s *service) ignoresTheHash(ctx context.Context, scope, key string, body []byte) error {
+func (s *service) ignoresTheHash(ctx context.Context, scope, key string, body []byte) (idem.Result, error) {
 	hash, _ := idem.HashJSON(body) // want idemignored
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) { return created, nil })
-	return err
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) { return created, nil })
 }
 
 var ignoresTheUndo = operation.Define("undo", func(op *operation.Op, in string) (idem.Response, error) {
@@ -28,21 +27,19 @@ var ignoresTheUndo = operation.Define("undo", func(op *operation.Op, in string) 
 	return created, step(op, "order")
 })
 
-func (s *service) ignoresADuplicateRow(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) ignoresADuplicateRow(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, _ = tx.Exec(ctx, "INSERT INTO customers (email) VALUES ('you@example.com')") // want idemignored
 		_, err := tx.Exec(ctx, "INSERT INTO orders DEFAULT VALUES")
 		return created, err
 	})
-	return err
 }
 
-func (s *service) ignoresTheMessage(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) ignoresTheMessage(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_ = outbox.Add(ctx, tx, outbox.Message{Topic: "orders"}) // want idemignored
 		return created, nil
 	})
-	return err
 }
 
 func (s *service) ignoresWhetherItWasDone(ctx context.Context, scope, key string, hash idem.Hash) {

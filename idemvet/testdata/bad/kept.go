@@ -10,20 +10,18 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-func (s *service) keepsItInAField(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) keepsItInAField(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		s.tx = tx // want idemkept
 		return created, nil
 	})
-	return err
 }
 
-func (s *service) keepsQueries(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) keepsQueries(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		s.queries = s.queries.WithTx(tx)                     // want idemkept
 		return created, s.queries.CreateOrder(ctx, "teapot") // want idemoutside
 	})
-	return err
 }
 
 func (s *service) keepsItInAVariable(ctx context.Context, scope, key string, hash idem.Hash) error {
@@ -47,8 +45,8 @@ func (s *service) readsLater(ctx context.Context, scope, key string, hash idem.H
 	return rows, err
 }
 
-func (s *service) writesInAGoroutine(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) writesInAGoroutine(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		go func() { // want idemkept
 			if _, err := tx.Exec(ctx, "INSERT INTO audit DEFAULT VALUES"); err != nil {
 				panic(err)
@@ -56,11 +54,10 @@ func (s *service) writesInAGoroutine(ctx context.Context, scope, key string, has
 		}()
 		return created, nil
 	})
-	return err
 }
 
-func (s *service) writesSideBySide(ctx context.Context, m inbox.Message) error {
-	_, err := inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
+func (s *service) writesSideBySide(ctx context.Context, m inbox.Message) (inbox.Outcome, error) {
+	return inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
 		var g errgroup.Group
 		for range 3 {
 			g.Go(func() error { // want idemkept
@@ -70,13 +67,11 @@ func (s *service) writesSideBySide(ctx context.Context, m inbox.Message) error {
 		}
 		return g.Wait()
 	})
-	return err
 }
 
-func (s *service) sendsItAway(ctx context.Context, work chan pgx.Tx, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) sendsItAway(ctx context.Context, work chan pgx.Tx, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		work <- tx // want idemkept
 		return created, nil
 	})
-	return err
 }

@@ -90,12 +90,11 @@ func (s *service) operationOfTheTime(ctx context.Context, d *operation.Definitio
 	return err
 }
 
-func (s *service) newKeyThatIsOnlyLogged(ctx context.Context, scope string, hash idem.Hash) error {
+func (s *service) newKeyThatIsOnlyLogged(ctx context.Context, scope string, hash idem.Hash) (idem.Result, error) {
 	key := uuid.NewString()
 	slog.InfoContext(ctx, "places", "key", key)
 	ctx = context.WithValue(ctx, "key", key)
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(pgx.Tx) (idem.Response, error) { return created, nil }) // want idemkey
-	return err
+	return idem.Do(ctx, s.pool, scope, key, hash, func(pgx.Tx) (idem.Response, error) { return created, nil }) // want idemkey
 }
 
 func (s *service) newKeyThatIsStoredTooLate(ctx context.Context, scope string, hash idem.Hash) error {
@@ -107,9 +106,8 @@ func (s *service) newKeyThatIsStoredTooLate(ctx context.Context, scope string, h
 	return err
 }
 
-func (s *service) keyOfBytesByTheServer(ctx context.Context, scope string, hash idem.Hash) error {
+func (s *service) keyOfBytesByTheServer(ctx context.Context, scope string, hash idem.Hash) (idem.Result, error) {
 	var b [16]byte
 	rand.Read(b[:])
-	_, err := idem.Do(ctx, s.pool, scope, hex.EncodeToString(b[:]), hash, func(pgx.Tx) (idem.Response, error) { return created, nil }) // want idemkey
-	return err
+	return idem.Do(ctx, s.pool, scope, hex.EncodeToString(b[:]), hash, func(pgx.Tx) (idem.Response, error) { return created, nil }) // want idemkey
 }

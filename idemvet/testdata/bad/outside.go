@@ -23,18 +23,16 @@ func poolInside(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash
 	})
 }
 
-func (s *service) poolOfTheService(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) poolOfTheService(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		var n int
 		err := s.pool.QueryRow(ctx, "UPDATE stock SET n = n - 1 RETURNING n").Scan(&n) // want idemoutside
 		return created, err
 	})
-	return err
 }
 
-func (s *service) methodAsFunction(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, s.placeOrder)
-	return err
+func (s *service) methodAsFunction(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, s.placeOrder)
 }
 
 func (s *service) placeOrder(tx pgx.Tx) (idem.Response, error) {
@@ -42,11 +40,10 @@ func (s *service) placeOrder(tx pgx.Tx) (idem.Response, error) {
 	return created, err
 }
 
-func helperThatHasThePool(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func helperThatHasThePool(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		return created, audit(ctx, pool, "order")
 	})
-	return err
 }
 
 func audit(ctx context.Context, pool *pgxpool.Pool, what string) error {
@@ -54,25 +51,23 @@ func audit(ctx context.Context, pool *pgxpool.Pool, what string) error {
 	return err
 }
 
-func (s *service) queriesWithoutTx(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) queriesWithoutTx(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		return created, s.queries.CreateOrder(ctx, "teapot") // want idemoutside
 	})
-	return err
 }
 
-func transactionOfItsOwn(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, pool, scope, key, hash, func(pgx.Tx) (idem.Response, error) {
+func transactionOfItsOwn(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, pool, scope, key, hash, func(pgx.Tx) (idem.Response, error) {
 		return created, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { // want idemoutside
 			_, err := tx.Exec(ctx, "INSERT INTO orders DEFAULT VALUES")
 			return err
 		})
 	})
-	return err
 }
 
-func connectionOfThePool(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func connectionOfThePool(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		conn, err := pool.Acquire(ctx) // want idemoutside
 		if err != nil {
 			return idem.Response{}, err
@@ -81,40 +76,35 @@ func connectionOfThePool(ctx context.Context, pool *pgxpool.Pool, scope, key str
 		_, err = conn.Exec(ctx, "UPDATE accounts SET balance = 0") // want idemoutside
 		return created, err
 	})
-	return err
 }
 
-func anotherTransaction(ctx context.Context, pool *pgxpool.Pool, outer pgx.Tx, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func anotherTransaction(ctx context.Context, pool *pgxpool.Pool, outer pgx.Tx, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := outer.Exec(ctx, "INSERT INTO orders DEFAULT VALUES") // want idemoutside
 		return created, err
 	})
-	return err
 }
 
-func doInsideOfDo(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func doInsideOfDo(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := idem.Do(ctx, pool, scope, key+"/stock", hash, func(tx pgx.Tx) (idem.Response, error) { // want idemoutside
 			return created, nil
 		})
 		return created, err
 	})
-	return err
 }
 
-func (s *service) databaseInsideOfSQL(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
+func (s *service) databaseInsideOfSQL(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
 		_, err := s.db.ExecContext(ctx, "INSERT INTO orders DEFAULT VALUES") // want idemoutside
 		return created, err
 	})
-	return err
 }
 
-func gormOfTheProgram(ctx context.Context, db *sql.DB, orders *gorm.DB, scope, key string, hash idem.Hash) error {
-	_, err := idemsql.Do(ctx, db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
+func gormOfTheProgram(ctx context.Context, db *sql.DB, orders *gorm.DB, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idemsql.Do(ctx, db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
 		return created, orders.WithContext(ctx).Exec("INSERT INTO orders DEFAULT VALUES").Error // want idemoutside
 	})
-	return err
 }
 
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -132,12 +122,11 @@ func (s *service) handlerOfTheMiddleware(m *idemhttp.Middleware) http.Handler {
 	})
 }
 
-func (s *service) consumer(ctx context.Context, m inbox.Message) error {
-	_, err := inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
+func (s *service) consumer(ctx context.Context, m inbox.Message) (inbox.Outcome, error) {
+	return inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
 		_, err := s.pool.Exec(ctx, "INSERT INTO parcels DEFAULT VALUES") // want idemoutside
 		return err
 	})
-	return err
 }
 
 func stepByThePool(pool *pgxpool.Pool) *operation.Definition[string] {

@@ -17,17 +17,16 @@ type job struct {
 	run func() error
 }
 
-func (s *service) sendsItInAJob(ctx context.Context, work chan<- job, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) sendsItInAJob(ctx context.Context, work chan<- job, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		j := job{ctx: ctx, tx: tx}
 		work <- j // want idemkept
 		return created, nil
 	})
-	return err
 }
 
-func (s *service) sendsAJobOfIt(ctx context.Context, work chan<- *job, m inbox.Message) error {
-	_, err := inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
+func (s *service) sendsAJobOfIt(ctx context.Context, work chan<- *job, m inbox.Message) (inbox.Outcome, error) {
+	return inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
 		j := &job{ctx: ctx}
 		j.tx = tx
 		select {
@@ -37,28 +36,25 @@ func (s *service) sendsAJobOfIt(ctx context.Context, work chan<- *job, m inbox.M
 			return ctx.Err()
 		}
 	})
-	return err
 }
 
-func (s *service) sendsItByAnotherName(ctx context.Context, work chan<- *sql.Tx, scope, key string, hash idem.Hash) error {
-	_, err := idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
+func (s *service) sendsItByAnotherName(ctx context.Context, work chan<- *sql.Tx, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
 		own := tx
 		work <- own // want idemkept
 		return created, nil
 	})
-	return err
 }
 
-func (s *service) sendsTheConnection(ctx context.Context, work chan<- *pgx.Conn, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) sendsTheConnection(ctx context.Context, work chan<- *pgx.Conn, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		work <- tx.Conn() // want idemkept
 		return created, nil
 	})
-	return err
 }
 
-func (s *service) sendsWhatUsesIt(ctx context.Context, work chan<- func() error, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) sendsWhatUsesIt(ctx context.Context, work chan<- func() error, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		audit := func() error {
 			_, err := tx.Exec(ctx, "INSERT INTO audit DEFAULT VALUES")
 			return err
@@ -66,14 +62,12 @@ func (s *service) sendsWhatUsesIt(ctx context.Context, work chan<- func() error,
 		work <- audit // want idemkept
 		return created, nil
 	})
-	return err
 }
 
-func (s *service) sendsItInAHelper(ctx context.Context, work chan<- job, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) sendsItInAHelper(ctx context.Context, work chan<- job, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		return created, hand(ctx, work, tx)
 	})
-	return err
 }
 
 func hand(ctx context.Context, work chan<- job, tx pgx.Tx) error {
@@ -82,8 +76,8 @@ func hand(ctx context.Context, work chan<- job, tx pgx.Tx) error {
 	return <-done
 }
 
-func (s *service) sendsQueriesOfIt(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) sendsQueriesOfIt(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		orders := make(chan *Queries, 1)
 		go func() {
 			for q := range orders {
@@ -94,24 +88,21 @@ func (s *service) sendsQueriesOfIt(ctx context.Context, scope, key string, hash 
 		orders <- q // want idemkept
 		return created, nil
 	})
-	return err
 }
 
-func (s *service) startsWhatUsesIt(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) startsWhatUsesIt(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		q := s.queries.WithTx(tx)
 		go q.CreateOrder(ctx, "teapot") // want idemkept
 		return created, nil
 	})
-	return err
 }
 
-func (s *service) sendsItByAQueue(ctx context.Context, q queue, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) sendsItByAQueue(ctx context.Context, q queue, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		q.push(job{ctx: ctx, tx: tx})
 		return created, nil
 	})
-	return err
 }
 
 type queue chan job

@@ -14,57 +14,51 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-func (s *service) commitsByTheConnection(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) commitsByTheConnection(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := tx.Conn().Exec(ctx, "commit") // want idemended
 		return created, err
 	})
-	return err
 }
 
-func (s *service) commitsByAVariable(ctx context.Context, m inbox.Message) error {
-	_, err := inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
+func (s *service) commitsByAVariable(ctx context.Context, m inbox.Message) (inbox.Outcome, error) {
+	return inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
 		conn := tx.Conn()
 		end := "COMMIT AND CHAIN"
 		_, err := conn.Exec(ctx, end) // want idemended
 		return err
 	})
-	return err
 }
 
-func (s *service) commitsByPgConn(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) commitsByPgConn(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := tx.Conn().PgConn().Exec(ctx, "COMMIT").ReadAll() // want idemended
 		return created, err
 	})
-	return err
 }
 
-func (s *service) beginsOnTheConnection(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) beginsOnTheConnection(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		audit, err := tx.Conn().Begin(ctx) // want idemended
 		if err != nil {
 			return idem.Response{}, err
 		}
 		return created, audit.Commit(ctx)
 	})
-	return err
 }
 
-func (s *service) commitsBehindAComment(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) commitsBehindAComment(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := tx.Exec(ctx, "/* the order /* is */ placed */ COMMIT") // want idemended
 		return created, err
 	})
-	return err
 }
 
-func (s *service) rollsBackBehindALineComment(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
+func (s *service) rollsBackBehindALineComment(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
 		_, err := tx.ExecContext(ctx, "-- the order stays, the lock does not\n\trollback work;") // want idemended
 		return created, err
 	})
-	return err
 }
 
 var commitsInOneString = operation.Define("one string", func(op *operation.Op, in string) (idem.Response, error) {
@@ -74,8 +68,8 @@ var commitsInOneString = operation.Define("one string", func(op *operation.Op, i
 	})
 })
 
-func (s *service) commitsByAQuery(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) commitsByAQuery(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		rows, err := tx.Query(ctx, "Commit") // want idemended
 		if err != nil {
 			return idem.Response{}, err
@@ -83,21 +77,19 @@ func (s *service) commitsByAQuery(ctx context.Context, scope, key string, hash i
 		rows.Close()
 		return created, rows.Err()
 	})
-	return err
 }
 
-func (s *service) commitsInABatch(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) commitsInABatch(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		batch := &pgx.Batch{}
 		batch.Queue("INSERT INTO orders DEFAULT VALUES")
 		batch.Queue("COMMIT") // want idemended
 		return created, tx.SendBatch(ctx, batch).Close()
 	})
-	return err
 }
 
-func (s *service) commitsBehindASavepoint(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) commitsBehindASavepoint(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		try, err := tx.Begin(ctx)
 		if err != nil {
 			return idem.Response{}, err
@@ -105,15 +97,13 @@ func (s *service) commitsBehindASavepoint(ctx context.Context, scope, key string
 		_, err = try.Exec(ctx, "COMMIT") // want idemended
 		return created, err
 	})
-	return err
 }
 
-func (s *service) preparesTheTransaction(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) preparesTheTransaction(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := tx.Exec(ctx, "PREPARE TRANSACTION 'orders-7'") // want idemended
 		return created, err
 	})
-	return err
 }
 
 func commitsWhatTheHandlerHas(w http.ResponseWriter, r *http.Request) {
@@ -132,11 +122,10 @@ func commitsTheSQLTx(m *idemhttp.Middleware) http.Handler {
 	})
 }
 
-func (s *service) commitsInAHelperOfTheConnection(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) commitsInAHelperOfTheConnection(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		return created, finishOn(ctx, tx.Conn())
 	})
-	return err
 }
 
 func finishOn(ctx context.Context, conn *pgx.Conn) error {

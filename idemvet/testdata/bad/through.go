@@ -67,20 +67,18 @@ func (s *service) closureInFront(ctx context.Context, scope, key string, hash id
 	return err
 }
 
-func (s *service) closureInside(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) closureInside(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		end := func() error { return tx.Commit(ctx) } // want idemended
 		return created, end()
 	})
-	return err
 }
 
-func (s *embeds) promoted(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.Pool, scope, key, hash, func(pgx.Tx) (idem.Response, error) {
+func (s *embeds) promoted(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.Pool, scope, key, hash, func(pgx.Tx) (idem.Response, error) {
 		_, err := s.Exec(ctx, "INSERT INTO orders DEFAULT VALUES") // want idemoutside
 		return created, err
 	})
-	return err
 }
 
 func (s *service) methodValueOfThePool(ctx context.Context, scope, key string, hash idem.Hash) error {
@@ -101,28 +99,25 @@ func (s *service) doAsAValue(ctx context.Context, scope, key string, hash idem.H
 	return err
 }
 
-func (s *service) commitsByAnotherName(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) commitsByAnotherName(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		t := tx
 		return created, t.Commit(ctx) // want idemended
 	})
-	return err
 }
 
-func (s *service) commitsBySQL(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) commitsBySQL(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := tx.Exec(ctx, "commit;") // want idemended
 		return created, err
 	})
-	return err
 }
 
-func (s *service) ignoresAScan(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) ignoresAScan(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		var id int
 		tx.QueryRow(ctx, "INSERT INTO orders DEFAULT VALUES RETURNING id").Scan(&id)     // want idemignored
 		_ = tx.QueryRow(ctx, "INSERT INTO orders DEFAULT VALUES RETURNING id").Scan(&id) // want idemignored
 		return created, nil
 	})
-	return err
 }

@@ -13,26 +13,24 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-func (s *service) stopsByASignalToo(ctx context.Context, scope, key string, hash idem.Hash) error {
+func (s *service) stopsByASignalToo(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := tx.Exec(ctx, "INSERT INTO orders DEFAULT VALUES")
 		return created, err
 	})
-	return err
 }
 
-func (s *service) stopsByASignalOrInTime(scope, key string, hash idem.Hash) error {
+func (s *service) stopsByASignalOrInTime(scope, key string, hash idem.Hash) (idem.Result, error) {
 	stopped, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	ctx, cancel := context.WithTimeout(stopped, time.Minute)
 	defer cancel()
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := tx.Exec(ctx, "INSERT INTO orders DEFAULT VALUES")
 		return created, err
 	})
-	return err
 }
 
 func (s *service) servesUntilASignal(work *operation.Worker, server *http.Server) error {
@@ -42,8 +40,8 @@ func (s *service) servesUntilASignal(work *operation.Worker, server *http.Server
 	return work.Run(ctx)
 }
 
-func (s *service) undoesTheSavepointAnyway(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) undoesTheSavepointAnyway(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		try, err := tx.Begin(ctx)
 		if err != nil {
 			return idem.Response{}, err
@@ -54,25 +52,22 @@ func (s *service) undoesTheSavepointAnyway(ctx context.Context, scope, key strin
 		}
 		return created, try.Commit(ctx)
 	})
-	return err
 }
 
-func (s *service) goesOnWithoutTheClient(ctx context.Context, scope, key string, hash idem.Hash) error {
+func (s *service) goesOnWithoutTheClient(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	_, err := idem.Do(own, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+	return idem.Do(own, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := tx.Exec(own, "INSERT INTO orders DEFAULT VALUES")
 		return created, err
 	})
-	return err
 }
 
-func (s *service) seeds(scope, key string, hash idem.Hash) error {
+func (s *service) seeds(scope, key string, hash idem.Hash) (idem.Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := tx.Exec(context.Background(), "INSERT INTO orders DEFAULT VALUES") // the function has no context of a caller
 		return created, err
 	})
-	return err
 }

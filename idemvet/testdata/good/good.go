@@ -66,22 +66,20 @@ func (s *service) places(ctx context.Context, scope, key string, hash idem.Hash)
 	})
 }
 
-func (s *service) placesByQueries(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) placesByQueries(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		q := s.queries.WithTx(tx)
 		if err := q.CreateOrder(ctx, "teapot"); err != nil {
 			return idem.Response{}, err
 		}
 		return created, New(tx).CreateOrder(ctx, "kettle")
 	})
-	return err
 }
 
-func (s *service) placesByAHelper(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) placesByAHelper(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		return created, writeOrder(ctx, s.queries.WithTx(tx), tx)
 	})
-	return err
 }
 
 func writeOrder(ctx context.Context, q *Queries, tx pgx.Tx) error {
@@ -130,8 +128,8 @@ func (s *service) keepsWhatIsToBeDoneBehind(ctx context.Context, js *nats.Conn, 
 	return err
 }
 
-func (s *service) usesASavepoint(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) usesASavepoint(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		try, err := tx.Begin(ctx)
 		if err != nil {
 			return idem.Response{}, err
@@ -141,7 +139,6 @@ func (s *service) usesASavepoint(ctx context.Context, scope, key string, hash id
 		}
 		return created, try.Commit(ctx)
 	})
-	return err
 }
 
 func (s *service) readsAllOfIt(ctx context.Context, scope, key string, hash idem.Hash) ([]int, error) {
@@ -157,21 +154,19 @@ func (s *service) readsAllOfIt(ctx context.Context, scope, key string, hash idem
 	return ids, err
 }
 
-func (s *service) readsByCollect(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) readsByCollect(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		rows, _ := tx.Query(ctx, "INSERT INTO orders DEFAULT VALUES RETURNING id") // the rows report its error
 		_, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
 		return created, err
 	})
-	return err
 }
 
-func (s *service) placesByBun(ctx context.Context, orders *bun.DB, scope, key string, hash idem.Hash) error {
-	_, err := idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
+func (s *service) placesByBun(ctx context.Context, orders *bun.DB, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
 		_, err := orders.NewRaw("INSERT INTO orders DEFAULT VALUES").Conn(tx).Exec(ctx)
 		return created, err
 	})
-	return err
 }
 
 func handlesByHeader(m *idemhttp.Middleware) http.Handler {
@@ -181,22 +176,20 @@ func handlesByHeader(m *idemhttp.Middleware) http.Handler {
 	})
 }
 
-func (s *service) joins(ctx context.Context, tx pgx.Tx, scope, key string, hash idem.Hash) error {
-	_, err := idem.DoTx(ctx, tx, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) joins(ctx context.Context, tx pgx.Tx, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.DoTx(ctx, tx, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		return created, s.queries.WithTx(tx).CreateOrder(ctx, "teapot")
 	})
-	return err
 }
 
-func (s *service) placesByGorm(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
+func (s *service) placesByGorm(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
 		orders, err := gorm.Open(postgres.New(postgres.Config{Conn: tx}), &gorm.Config{})
 		if err != nil {
 			return idem.Response{}, err
 		}
 		return created, orders.WithContext(ctx).Exec("INSERT INTO orders DEFAULT VALUES").Error
 	})
-	return err
 }
 
 func handles(w http.ResponseWriter, r *http.Request) {
@@ -267,18 +260,16 @@ func keyOfWhatItSays(ctx context.Context, send func(context.Context) error, orde
 	return nil
 }
 
-func (s *service) hasADeadline(scope, key string, hash idem.Hash) error {
+func (s *service) hasADeadline(scope, key string, hash idem.Hash) (idem.Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) { return created, nil })
-	return err
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) { return created, nil })
 }
 
-func (s *service) handlesAMessage(ctx context.Context, m inbox.Message) error {
-	_, err := inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
+func (s *service) handlesAMessage(ctx context.Context, m inbox.Message) (inbox.Outcome, error) {
+	return inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
 		return s.queries.WithTx(tx).CreateOrder(ctx, m.ID)
 	})
-	return err
 }
 
 var checkout = operation.Define("checkout", func(op *operation.Op, in map[string]int) (idem.Response, error) {
@@ -318,8 +309,8 @@ var picks = operation.Define("picks", func(op *operation.Op, in map[string]int) 
 	return created, err
 })
 
-func (s *service) namesTheSavepointTx(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) namesTheSavepointTx(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		tx, err := tx.Begin(ctx)
 		if err != nil {
 			return idem.Response{}, err
@@ -329,7 +320,6 @@ func (s *service) namesTheSavepointTx(ctx context.Context, scope, key string, ha
 		}
 		return created, tx.Commit(ctx)
 	})
-	return err
 }
 
 func (s *service) storesItsKeyBefore(ctx context.Context, scope string, hash idem.Hash) error {
@@ -401,14 +391,13 @@ var collectsTheKeysOfAMap = operation.Define("collects", func(op *operation.Op, 
 	return created, nil
 })
 
-func (s *service) readsByAMethodValue(ctx context.Context, scope, key string, hash idem.Hash) error {
+func (s *service) readsByAMethodValue(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
 	say := slog.Default().InfoContext
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		say(ctx, "places")
 		_, err := tx.Exec(ctx, "INSERT INTO orders DEFAULT VALUES")
 		return created, err
 	})
-	return err
 }
 
 var undoesByTheClock = operation.Define("undoes", func(op *operation.Op, in string) (idem.Response, error) {

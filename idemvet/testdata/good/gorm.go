@@ -13,13 +13,12 @@ import (
 	"github.com/idem-go/idem/idemsql"
 )
 
-func (s *service) placesByASession(ctx context.Context, orms *gorm.DB, scope, key string, hash idem.Hash) error {
-	_, err := idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
+func (s *service) placesByASession(ctx context.Context, orms *gorm.DB, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
 		session := orms.Session(&gorm.Session{NewDB: true, Context: ctx, SkipDefaultTransaction: true})
 		session.Statement.ConnPool = tx
 		return created, session.Exec("INSERT INTO orders DEFAULT VALUES").Error
 	})
-	return err
 }
 
 func handlesByASession(m *idemhttp.Middleware, orms *gorm.DB) http.Handler {

@@ -15,8 +15,8 @@ type job struct {
 	run func(pgx.Tx) error
 }
 
-func (s *service) sendsAnID(ctx context.Context, work chan<- job, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) sendsAnID(ctx context.Context, work chan<- job, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		j := job{run: func(tx pgx.Tx) error { return tx.Conn().Ping(ctx) }}
 		if err := tx.QueryRow(ctx, "INSERT INTO orders DEFAULT VALUES RETURNING id").Scan(&j.id); err != nil {
 			return idem.Response{}, err
@@ -24,11 +24,10 @@ func (s *service) sendsAnID(ctx context.Context, work chan<- job, scope, key str
 		work <- j
 		return created, nil
 	})
-	return err
 }
 
-func (s *service) sendsWhatItHasRead(ctx context.Context, work chan<- []int, m inbox.Message) error {
-	_, err := inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
+func (s *service) sendsWhatItHasRead(ctx context.Context, work chan<- []int, m inbox.Message) (inbox.Outcome, error) {
+	return inbox.Handle(ctx, s.pool, "shipping", m, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, "SELECT id FROM orders")
 		if err != nil {
 			return err
@@ -37,11 +36,10 @@ func (s *service) sendsWhatItHasRead(ctx context.Context, work chan<- []int, m i
 		work <- ids
 		return err
 	})
-	return err
 }
 
-func (s *service) asksAGoroutine(ctx context.Context, prices func(context.Context) int, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) asksAGoroutine(ctx context.Context, prices func(context.Context) int, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		price := make(chan int, 1)
 		var g errgroup.Group
 		g.Go(func() error {
@@ -54,7 +52,6 @@ func (s *service) asksAGoroutine(ctx context.Context, prices func(context.Contex
 		_, err := tx.Exec(ctx, "INSERT INTO orders (price) VALUES ($1)", <-price)
 		return created, err
 	})
-	return err
 }
 
 func (s *service) keepsTheErrorOfAQuery(ctx context.Context, scope, key string, hash idem.Hash) (err error) {
@@ -70,8 +67,8 @@ func (s *service) keepsTheErrorOfAQuery(ctx context.Context, scope, key string, 
 	return err
 }
 
-func (s *service) callsWhatUsesIt(ctx context.Context, done chan<- struct{}, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) callsWhatUsesIt(ctx context.Context, done chan<- struct{}, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		own := tx
 		steps := []func() error{func() error { return s.queries.WithTx(own).CreateOrder(ctx, "teapot") }}
 		for _, step := range steps {
@@ -82,7 +79,6 @@ func (s *service) callsWhatUsesIt(ctx context.Context, done chan<- struct{}, sco
 		done <- struct{}{}
 		return created, nil
 	})
-	return err
 }
 
 func (s *service) sendsTheResult(ctx context.Context, results chan<- idem.Result, scope, key string, hash idem.Hash) error {
@@ -93,11 +89,10 @@ func (s *service) sendsTheResult(ctx context.Context, results chan<- idem.Result
 	return err
 }
 
-func (s *service) givesItToAHelper(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) givesItToAHelper(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		return created, (unit{s.queries.WithTx(tx), tx}).order(ctx, s.queries.WithTx(tx))
 	})
-	return err
 }
 
 type unit struct {

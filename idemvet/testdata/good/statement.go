@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-func (s *service) writesByTheConnection(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) writesByTheConnection(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		conn := tx.Conn()
 		if _, err := conn.Exec(ctx, "INSERT INTO orders DEFAULT VALUES /* commit */"); err != nil {
 			return idem.Response{}, err
@@ -22,33 +22,30 @@ func (s *service) writesByTheConnection(ctx context.Context, scope, key string, 
 		_, err := conn.PgConn().Exec(ctx, "SELECT 1; SELECT 2").ReadAll()
 		return created, err
 	})
-	return err
 }
 
-func (s *service) commentsOnTheCommit(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) commentsOnTheCommit(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := tx.Exec(ctx, `
 			-- idem commits; COMMIT
 			/* ROLLBACK; /* END; */ ABORT; */
 			INSERT INTO orders DEFAULT VALUES`)
 		return created, err
 	})
-	return err
 }
 
-func (s *service) storesTheWord(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) storesTheWord(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		if _, err := tx.Exec(ctx, "INSERT INTO orders (note) VALUES ($1)", "COMMIT"); err != nil {
 			return idem.Response{}, err
 		}
 		_, err := tx.Exec(ctx, `INSERT INTO orders (note, "a;commit") VALUES ('first; commit;', E'it\'s; rollback')`)
 		return created, err
 	})
-	return err
 }
 
-func (s *service) runsABlock(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
+func (s *service) runsABlock(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idemsql.Do(ctx, s.db, scope, key, hash, func(tx *sql.Tx) (idem.Response, error) {
 		if _, err := tx.ExecContext(ctx, `DO $do$ BEGIN PERFORM 1; END; $do$; SELECT CASE WHEN true THEN 1
 			END`); err != nil {
 			return idem.Response{}, err
@@ -56,17 +53,15 @@ func (s *service) runsABlock(ctx context.Context, scope, key string, hash idem.H
 		_, err := tx.ExecContext(ctx, `CREATE FUNCTION pg_temp.two() RETURNS int BEGIN ATOMIC SELECT 1; SELECT 2; END`)
 		return created, err
 	})
-	return err
 }
 
-func (s *service) savepointsBySQL(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) savepointsBySQL(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := tx.Conn().Exec(ctx, `savepoint a; /* a guess */ insert into guesses default values;
 			rollback work to savepoint a; -- wrong
 			release savepoint a; prepare two as select 2; deallocate two`)
 		return created, err
 	})
-	return err
 }
 
 func (s *service) resolvesAPreparedTransaction(ctx context.Context, scope, key string, hash idem.Hash) error {
@@ -116,8 +111,8 @@ func writesByTheSQLTx(m *idemhttp.Middleware) http.Handler {
 	})
 }
 
-func (s *service) writesInAHelperOfTheConnection(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) writesInAHelperOfTheConnection(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		if err := writeOn(ctx, tx.Conn()); err != nil {
 			return idem.Response{}, err
 		}
@@ -127,7 +122,6 @@ func (s *service) writesInAHelperOfTheConnection(ctx context.Context, scope, key
 		}
 		return created, guess(ctx, try)
 	})
-	return err
 }
 
 func writeOn(ctx context.Context, conn *pgx.Conn) error {

@@ -82,8 +82,8 @@ func (s *embeds) promotedInFront(ctx context.Context, scope, key string, hash id
 	return err
 }
 
-func (s *service) savepointsByAnotherName(ctx context.Context, scope, key string, hash idem.Hash) error {
-	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+func (s *service) savepointsByAnotherName(ctx context.Context, scope, key string, hash idem.Hash) (idem.Result, error) {
+	return idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		if _, err := tx.Exec(ctx, "SAVEPOINT a"); err != nil {
 			return idem.Response{}, err
 		}
@@ -102,7 +102,6 @@ func (s *service) savepointsByAnotherName(ctx context.Context, scope, key string
 		t := try
 		return created, t.Rollback(ctx)
 	})
-	return err
 }
 
 // again calls a function until it succeeds, in or outside of a transaction.
