@@ -143,12 +143,33 @@ func (r *told) audited(t *testing.T) (found []rule.Rule) {
 	return found
 }
 
-func TestFiles_AcceptsARunThatKeepsEveryPromise(t *testing.T) {
-	t.Parallel()
-	for end, state := range map[journal.End]string{journal.OK: "completed", journal.Reject: "failed"} {
-		if found := kept(t, end, state).audited(t); len(found) > 0 {
-			t.Errorf("%s: %q", state, found)
+// broken is a run in which one promise was broken.
+type broken struct {
+	name  string
+	want  rule.Rule
+	state string // of the operation
+	spoil func(*told)
+}
+
+// wantFound fails the test unless the audit finds each broken promise, and none before that.
+func wantFound(t *testing.T, tests []broken, kept func(state string) *told) {
+	t.Helper()
+	for _, test := range tests {
+		if found := kept(test.state).audited(t); len(found) > 0 {
+			t.Fatalf("where every promise was kept: %q", found)
 		}
+		r := kept(test.state)
+		test.spoil(r)
+		if found := r.audited(t); !slices.Contains(found, test.want) {
+			t.Errorf("%s: found %q, want %q", test.name, found, test.want)
+		}
+	}
+}
+
+// completedOrFailed returns a run of an operation without anything special.
+func completedOrFailed(t *testing.T) func(state string) *told {
+	return func(state string) *told {
+		return kept(t, map[string]journal.End{"completed": journal.OK, "failed": journal.Reject}[state], state)
 	}
 }
 
@@ -159,12 +180,7 @@ func TestFiles_FindsEachBrokenPromise(t *testing.T) {
 			r.moves = append(r.moves, r.moved("parked", reason, 0))
 		}
 	}
-	for _, test := range []struct {
-		name  string
-		want  rule.Rule
-		state string
-		spoil func(*told)
-	}{
+	wantFound(t, []broken{
 		{"the bank has booked twice", rule.CallOnce, "completed", func(r *told) { r.entries = append(r.entries, r.entries[0]) }},
 		{"the bank has not booked", rule.CallMade, "completed", func(r *told) { r.entries = r.entries[1:] }},
 		{"there is no operation", rule.Durable, "completed", func(r *told) { r.operation = nil }},
@@ -216,24 +232,5 @@ func TestFiles_FindsEachBrokenPromise(t *testing.T) {
 			r.signals = append(r.signals, &journal.Signal{Operation: "id", Name: "wait-2", Value: `"b"`})
 		}},
 		{"two who work on it", rule.OneWorker, "completed", func(r *told) { r.runs(10500*time.Millisecond, 12*time.Second, 1) }},
-	} {
-		end := map[string]journal.End{"completed": journal.OK, "failed": journal.Reject}[test.state]
-		r := kept(t, end, test.state)
-		test.spoil(r)
-		if found := r.audited(t); !slices.Contains(found, test.want) {
-			t.Errorf("%s: found %q, want %q", test.name, found, test.want)
-		}
-	}
-}
-
-func TestFiles_AcceptsTrueReasons(t *testing.T) {
-	t.Parallel()
-	key := keyOf(t, func(p journal.Plan) bool { return p.Rounds[0].Call == journal.Once && p.Rounds[0].Day == journal.Day{} })
-	r := &told{operation: &journal.Operation{ID: "id", Key: key, State: "undone"}, record: &journal.Record{ID: "another"}}
-	m := r.moved("parked", "call_in_doubt", 0)
-	m.Known = nil
-	r.moves = append(r.moves, m)
-	if found := r.audited(t); len(found) > 0 {
-		t.Errorf("%q", found)
-	}
+	}, completedOrFailed(t))
 }

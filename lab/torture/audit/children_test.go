@@ -1,7 +1,6 @@
 package audit_test
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -35,47 +34,34 @@ func keptByParent(key string) *told {
 func TestFiles_FindsEachBrokenPromiseOfAChild(t *testing.T) {
 	t.Parallel()
 	key := ofParent(t)
-	if found := keptByParent(key).audited(t); len(found) > 0 {
-		t.Fatalf("where every promise was kept: %q", found)
-	}
 	childStep := func(r *told) *journal.Step { return r.steps[len(r.steps)-1] }
-	for _, test := range []struct {
-		name  string
-		want  rule.Rule
-		spoil func(*told)
-	}{
-		{"there is no child", rule.Child, func(r *told) { r.children = nil }},
-		{"there are two", rule.Child, func(r *told) {
+	wantFound(t, []broken{
+		{"there is no child", rule.Child, "", func(r *told) { r.children = nil }},
+		{"there are two", rule.Child, "", func(r *told) {
 			second := *r.children[0]
 			second.ID = "second"
 			r.children = append(r.children, &second)
 		}},
-		{"a child that no step has begun", rule.Child, func(r *told) { r.steps = r.steps[:len(r.steps)-1] }},
-		{"a child of nothing that is to be done", rule.Child, func(r *told) { r.children[0].Plan = "another" }},
-		{"a parent that is not there", rule.Durable, func(r *told) { r.children[0].Parent = "nowhere" }},
-		{"another end is on record", rule.ChildTold, func(r *told) { childStep(r).Value = `{"state":"undone","canceled":true}` }},
-		{"another outcome is on record", rule.ChildTold, func(r *told) { childStep(r).Outcome = "done" }},
-		{"the function sees another end", rule.ChildTold, func(r *told) { r.events[len(r.events)-1].Value = journal.ChildSaid("completed", false, nil) }},
-		{"it has ended before its child", rule.ChildTold, func(r *told) { childStep(r).Outcome = "waiting" }},
-		{"an undo of a child that has not completed", rule.UndoneOnce, func(r *told) {
+		{"a child that no step has begun", rule.Child, "", func(r *told) { r.steps = r.steps[:len(r.steps)-1] }},
+		{"a child of nothing that is to be done", rule.Child, "", func(r *told) { r.children[0].Plan = "another" }},
+		{"a parent that is not there", rule.Durable, "", func(r *told) { r.children[0].Parent = "nowhere" }},
+		{"another end is on record", rule.ChildTold, "", func(r *told) { childStep(r).Value = `{"state":"undone","canceled":true}` }},
+		{"another outcome is on record", rule.ChildTold, "", func(r *told) { childStep(r).Outcome = "done" }},
+		{"the function sees another end", rule.ChildTold, "", func(r *told) { r.events[len(r.events)-1].Value = journal.ChildSaid("completed", false, nil) }},
+		{"it has ended before its child", rule.ChildTold, "", func(r *told) { childStep(r).Outcome = "waiting" }},
+		{"an undo of a child that has not completed", rule.UndoneOnce, "", func(r *told) {
 			r.effects = append(r.effects, &journal.Effect{Operation: "id", Step: journal.UndoOf("part-1", 0), Nonce: "nonce"})
 		}},
-		{"a step is put in front of it", rule.InDoubt, func(r *told) {
+		{"a step is put in front of it", rule.InDoubt, "", func(r *told) {
 			r.moves = append(r.moves, &journal.Move{Operation: "child", State: "running", At: time.Second})
 			r.steps[0].Recorded = 2 * time.Second
 		}},
-		{"it is not canceled", rule.ChildCut, func(r *told) {
+		{"it is not canceled", rule.ChildCut, "", func(r *told) {
 			waits := map[string]string{"part-1": "waiting"}
 			r.moves = append(r.moves, &journal.Move{Operation: "id", State: "running", Canceled: true, At: time.Second},
 				&journal.Move{Operation: "id", State: "running", Canceled: true, At: 2 * time.Second, Owner: 1},
 				&journal.Move{Operation: "id", State: "running", Canceled: true, At: 3 * time.Second, Endless: true, Known: waits},
 				&journal.Move{Operation: "child", State: "undone", At: 4 * time.Second})
 		}},
-	} {
-		r := keptByParent(key)
-		test.spoil(r)
-		if found := r.audited(t); !slices.Contains(found, test.want) {
-			t.Errorf("%s: found %q, want %q", test.name, found, test.want)
-		}
-	}
+	}, func(string) *told { return keptByParent(key) })
 }

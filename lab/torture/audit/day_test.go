@@ -25,12 +25,7 @@ func TestFiles_FindsEachBrokenPromiseOfADay(t *testing.T) {
 	heard := func(r *told, at time.Duration) {
 		r.events = append(r.events, journal.Event{Kind: journal.KindHeard, Op: history.NewOp(0, 0, 500), At: at, Operation: "id", Name: "charge-2", Value: "receipt"})
 	}
-	for _, test := range []struct {
-		name  string
-		want  rule.Rule
-		state string
-		spoil func(*told)
-	}{
+	wantFound(t, []broken{
 		{"a call that was begun is not on record", rule.InDoubt, "completed", func(r *told) { ask(r, "charge-7", "place 7", "a", time.Second) }},
 		{"a step is put in front of a call that was begun", rule.InDoubt, "completed", func(r *told) { r.steps[0].Recorded = 10 * time.Second }},
 		{"a charge under two keys", rule.OneKey, "completed", func(r *told) { ask(r, "charge-1", journal.Place(1), "another", 10*time.Second) }},
@@ -76,14 +71,7 @@ func TestFiles_FindsEachBrokenPromiseOfADay(t *testing.T) {
 			r.moves = append(r.moves, &journal.Move{Operation: "former", State: "running", At: time.Second},
 				&journal.Move{Operation: "former", State: "undone", Canceled: true, At: 3 * time.Second})
 		}},
-	} {
-		end := map[string]journal.End{"completed": journal.OK, "failed": journal.Reject}[test.state]
-		r := kept(t, end, test.state)
-		test.spoil(r)
-		if found := r.audited(t); !slices.Contains(found, test.want) {
-			t.Errorf("%s: found %q, want %q", test.name, found, test.want)
-		}
-	}
+	}, completedOrFailed(t))
 }
 
 // Cancel waits for the answer of a call in progress, unless its process was harmed.
@@ -112,17 +100,28 @@ func TestFiles_FindsACancelThatDoesNotWait(t *testing.T) {
 }
 
 // After the end of the context of a run, an error is not an answer, but a receipt is.
-func TestFiles_TakesNoErrorBehindTheEndOfARun(t *testing.T) {
+//
+// A process has two pools and therefore two instances. When a lease ends, both may run an operation
+// at the same time. The instance that lost it records nothing.
+func TestFiles_FindsAnAnswerThatWasForgotten(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		value string
-		left  bool
-		found bool
+		value      string
+		left       bool
+		begin, end time.Duration // of another run of the same process
+		found      bool
 	}{
-		{journal.Declined, true, false}, {journal.Declined, false, true}, {"receipt", true, true},
+		{value: journal.Declined, left: true}, {value: journal.Declined, found: true}, {value: "receipt", left: true, found: true},
+		{value: "receipt", begin: 2 * time.Second, end: 32 * time.Second},
+		{value: "receipt", begin: 2 * time.Second},
+		{value: "receipt", begin: 2 * time.Second, end: 3 * time.Second, found: true},
+		{value: "receipt", begin: 40 * time.Second, end: 41 * time.Second, found: true},
 	} {
 		r := kept(t, journal.OK, "completed")
 		run := history.NewOp(0, 0, 500)
+		if test.begin > 0 {
+			r.runs(test.begin, test.end, 0)
+		}
 		r.events = append(r.events, journal.Event{Kind: journal.KindBegin, Op: run, Operation: "id", At: 20 * time.Second},
 			journal.Event{Kind: journal.KindHeard, Op: run, At: 30 * time.Second, Operation: "id", Name: "charge-2", Value: test.value},
 			journal.Event{Kind: journal.KindEnd, Op: run, Operation: "id", At: 31 * time.Second, Left: test.left})
@@ -130,33 +129,7 @@ func TestFiles_TakesNoErrorBehindTheEndOfARun(t *testing.T) {
 		delete(m.Known, "charge-2")
 		r.owned(m)
 		if found := slices.Contains(r.audited(t), rule.Kept); found != test.found {
-			t.Errorf("%q, left: %v: found: %v", test.value, test.left, found)
-		}
-	}
-}
-
-// A process has two pools and therefore two instances. When a lease ends, both may run an operation
-// at the same time. The instance that lost it records nothing.
-func TestFiles_AcceptsAnAnswerToARunThatLostTheOperation(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		begin, end time.Duration // of another run of the same process
-		found      bool
-	}{
-		{2 * time.Second, 32 * time.Second, false},
-		{2 * time.Second, 3 * time.Second, true}, {40 * time.Second, 41 * time.Second, true}, {2 * time.Second, 0, false},
-	} {
-		r := kept(t, journal.OK, "completed")
-		run := history.NewOp(0, 0, 500)
-		r.runs(test.begin, test.end, 0)
-		r.events = append(r.events, journal.Event{Kind: journal.KindBegin, Op: run, Operation: "id", At: 20 * time.Second},
-			journal.Event{Kind: journal.KindHeard, Op: run, At: 30 * time.Second, Operation: "id", Name: "charge-2", Value: "receipt"},
-			journal.Event{Kind: journal.KindEnd, Op: run, Operation: "id", At: 31 * time.Second})
-		m := r.moved("running", "", 0)
-		delete(m.Known, "charge-2")
-		r.owned(m)
-		if found := slices.Contains(r.audited(t), rule.Kept); found != test.found {
-			t.Errorf("beside a run from %v to %v: found: %t", test.begin, test.end, found)
+			t.Errorf("%+v: found: %t", test, found)
 		}
 	}
 }

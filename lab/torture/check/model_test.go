@@ -30,13 +30,11 @@ func TestModel_RefusesAHistoryOfEachMutant(t *testing.T) {
 			s.call(2, 20, 30, answers(history.InProgress))
 		},
 		"no-hash, no-hash-in-memory: a replay of another request": func(s *story) {
-			first := s.call(1, 0, 10, s.executes("x"))
-			s.record(first)
+			first := s.executed()
 			s.call(2, 20, 30, replays(first), payload("B"))
 		},
 		"no-expiry: a replay after the expiry": func(s *story) {
-			first := s.call(1, 0, 10, s.executes("x"))
-			s.record(first)
+			first := s.executed()
 			s.call(2, 200, 210, replays(first))
 		},
 		"lost-is-rolled-back: executed again under another id": func(s *story) {
@@ -45,8 +43,7 @@ func TestModel_RefusesAHistoryOfEachMutant(t *testing.T) {
 			s.record(first)
 		},
 		"lost-is-an-error, context-abandons-commit, failure-commits: an error, and the effect": func(s *story) {
-			first := s.call(1, 0, 10, s.executes("x"))
-			s.record(first)
+			first := s.executed()
 			answers(history.FnFailed)(first)
 		},
 		"reject-keeps: a rejection with an effect": func(s *story) {
@@ -67,7 +64,7 @@ func TestModel_RefusesAHistoryOfEachMutant(t *testing.T) {
 			s.record(s.call(2, 20, 30, s.executes("y")))
 		},
 		"a run of fn although the record lives": func(s *story) {
-			s.record(s.call(1, 0, 10, s.executes("x")))
+			s.executed()
 			s.call(2, 20, 30, answers(history.FnFailed), func(o *history.Operation) { o.Runs = []history.Run{{At: ms(25), ExecutionID: "y"}} })
 		},
 	} {

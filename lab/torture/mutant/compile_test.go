@@ -19,8 +19,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/mutant"
 )
 
-// TestMutants_Compile type-checks each package that a mutant edits. A mutant that does not compile
-// would otherwise be noticed only when the torture builds it.
+// TestMutants_Compile applies every edit, and type-checks each package that a mutant edits. A mutant
+// that does not compile would otherwise be noticed only when the torture builds it.
 func TestMutants_Compile(t *testing.T) {
 	t.Parallel()
 	const root = "../../.."
@@ -42,6 +42,11 @@ func TestMutants_Compile(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", m.Name, err)
 			continue
+		}
+		for _, e := range m.Edits {
+			if e.Old == e.New {
+				t.Errorf("%s: an edit of %s changes nothing", m.Name, e.In)
+			}
 		}
 		dirs := map[string]bool{}
 		for path := range edited {

@@ -18,7 +18,7 @@
 //  2. Faults are the faults of package fault that reveal it, none if duplicates alone do. Rules
 //     are rules of package rule, of which a run must find one broken. Name the rules that the edit
 //     breaks, not every rule that a run reports.
-//  3. go test -short ./mutant checks in a second that every edit applies. Run it after every
+//  3. go test -short ./mutant checks that every edit applies and compiles. Run it after every
 //     change of the library too.
 //  4. go run . mutants -v -mutant NAME prints the rules that were found broken. A mutant that
 //     survives needs another fault, a longer Duration, or a new rule: its name in rule/rule.go, its
