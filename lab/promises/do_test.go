@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -25,21 +24,11 @@ func TestDo_ExecutesOnceAndReplaysTheSameBytes(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	first, err := idemDo(ctx, l.pool, scope, "k1", hashA, l.charge("k1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if first.Replayed || first.Rejected || first.Status != 201 {
 		t.Errorf("first = %+v", first)
 	}
-	second, err := idemDo(ctx, l.pool, scope, "k1", hashA, l.charge("k1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := first
-	want.Replayed = true
-	if diff := cmp.Diff(want, second); diff != "" {
-		t.Errorf("replay differs (-first +replay):\n%s", diff)
-	}
+	wantReplay(t, "k1", first)(idemDo(ctx, l.pool, scope, "k1", hashA, l.charge("k1")))
 	if l.runs.Load() != 1 {
 		t.Errorf("fn ran %d times", l.runs.Load())
 	}
@@ -51,17 +40,13 @@ func TestDo_AnotherHashIsAMismatchThatRevealsNothing(t *testing.T) {
 	l := newLedger(t)
 	stored := idem.Response{Status: 987654321, Header: header{"X-Secret": {"token"}}, Body: []byte("confidential")}
 	first, err := idemDo(ctx, l.pool, scope, "a key of some length", hashA, answer(stored))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	got, err := idemDo(ctx, l.pool, scope, "a key of some length", hashB, neverCalled(t))
 	var mismatch *idem.MismatchError
 	if !errors.As(err, &mismatch) || !errors.Is(err, idem.ErrMismatch) || idem.Retryable(err) || !mismatch.CreatedAt.Equal(first.CreatedAt) {
 		t.Fatalf("err = %v", err)
 	}
-	if diff := cmp.Diff(idem.Result{}, got); diff != "" {
-		t.Errorf("the result is not empty:\n%s", diff)
-	}
+	wantSame(t, idem.Result{}, got)
 	for _, text := range []string{fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", mismatch)} {
 		for _, secret := range []string{"987654321", "X-Secret", "token", "confidential", first.ExecutionID} {
 			if strings.Contains(text, secret) {
@@ -92,14 +77,8 @@ func TestReject_UndoesTheWritesAndIsFinal(t *testing.T) {
 			if err != nil || !first.Rejected || first.Replayed {
 				t.Fatalf("%+v, %v", first, err)
 			}
-			if diff := cmp.Diff(declined, first.Response); diff != "" {
-				t.Error(diff)
-			}
-			second, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"))
-			first.Replayed = true
-			if diff := cmp.Diff(first, second); err != nil || diff != "" {
-				t.Error(err, diff)
-			}
+			wantSame(t, declined, first.Response)
+			wantReplay(t, name, first)(idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k")))
 			if l.entries("k") != 0 || l.records("k") != 1 {
 				t.Errorf("%d effects, %d records", l.entries("k"), l.records("k"))
 			}
@@ -125,17 +104,11 @@ func TestExecutionID_IsTheSameInFnResultAndRecord(t *testing.T) {
 				err := pgx.BeginFunc(ctx, tx, func(sp pgx.Tx) error { note(sp); return nil })
 				return ok, errors.Join(err, end)
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			replay, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			var recorded string
-			if err := l.pool.QueryRow(ctx, "select execution_id::text from idem.records where key = $1", key).Scan(&recorded); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, l.pool.QueryRow(ctx, "select execution_id::text from idem.records where key = $1", key).Scan(&recorded))
 			for _, id := range append(ids, res.ExecutionID, replay.ExecutionID) {
 				if id != recorded {
 					t.Errorf("%s: execution ids %q, %q, %q differ from the recorded %q", key, ids, res.ExecutionID, replay.ExecutionID, recorded)
@@ -283,9 +256,7 @@ func TestDo_NestedOnAnExhaustedPoolIsAnErrorNotADeadlock(t *testing.T) {
 		_, err := idemDo(ctx, l.pool, scope, "inner", hashA, l.charge("inner"), withLimits(50*time.Millisecond, 0, 0))
 		return idem.Response{}, err
 	})
-	if !errors.Is(err, idem.ErrPoolExhausted) {
-		t.Errorf("err = %v", err)
-	}
+	wantIs(t, err, idem.ErrPoolExhausted)
 	l.wantNone("outer")
 	l.wantNone("inner")
 }
@@ -377,9 +348,7 @@ func TestLookup_ReportsTheStateOfAKey(t *testing.T) {
 	look := func(key string) idem.Entry {
 		t.Helper()
 		status, err := idem.Lookup(ctx, l.pool, scope, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return status
 	}
 	held := l.hold(t, "paid", hashA, nil)
@@ -390,19 +359,13 @@ func TestLookup_ReportsTheStateOfAKey(t *testing.T) {
 		t.Errorf("the same key in another scope: %+v, %v", other, err)
 	}
 	held.release()
-	if err := held.wait(t); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, held.wait(t))
 	want := idem.Entry{
 		State: idem.StateCompleted, ExecutionID: held.result.ExecutionID,
 		Since: held.result.CreatedAt, CompletedAt: held.result.CompletedAt, ExpiresAt: held.result.ExpiresAt,
 	}
-	if diff := cmp.Diff(want, look("paid")); diff != "" {
-		t.Errorf("a completed key (-want +got):\n%s", diff)
-	}
-	if _, err := idemDo(ctx, l.pool, scope, "refused", hashA, l.ending("refused", ok, idem.Reject(ok))); err != nil {
-		t.Fatal(err)
-	}
+	wantSame(t, want, look("paid"))
+	noError(t, errOf(idemDo(ctx, l.pool, scope, "refused", hashA, l.ending("refused", ok, idem.Reject(ok)))))
 	if got := look("refused"); got.State != idem.StateFailed || got.CompletedAt.IsZero() {
 		t.Errorf("a rejected key: %+v", got)
 	}
@@ -431,9 +394,7 @@ func TestLookup_NeverMissesAnExecutionThatCommits(t *testing.T) {
 					t.Fatalf("%s: %+v, %v", isolation, entry, err)
 				}
 			}
-			if err := held.wait(t); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, held.wait(t))
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -66,24 +65,16 @@ func TestDo_LostCommitAcknowledgementIsResolved(t *testing.T) {
 			pool := pgtest.Open(t, transports[test.over](t, p.proxy.DSN()))
 			trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), test.how)
 			first, err := idemDo(t.Context(), pool, scope, "k", hashA, p.ending("k", ok, test.end), idem.WithObserver(p.watch), patient)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			await(t, "the trap", trap.Fired())
 			if first.Replayed || first.Rejected != (test.end != nil) || p.runs.Load() != 1 {
 				t.Errorf("%+v after %d runs", first, p.runs.Load())
 			}
-			if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", test.outcome}, p.watch.all()); diff != "" {
-				t.Error(diff)
-			}
+			wantSame(t, []string{"outcome_unknown", "resolved_committed", test.outcome}, p.watch.all())
 			if e, r := p.entries("k"), p.records("k"); e != test.effects || r != 1 {
 				t.Errorf("%d effects, %d records", e, r)
 			}
-			again, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"))
-			first.Replayed = true
-			if diff := cmp.Diff(first, again); err != nil || diff != "" {
-				t.Errorf("%v\n%s", err, diff)
-			}
+			wantReplay(t, name, first)(idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k")))
 		})
 	}
 }
@@ -109,9 +100,7 @@ func TestDo_NoticesAConnectionEndThatTLSHasReadAhead(t *testing.T) {
 	if err != nil || ctx.Err() != nil {
 		t.Fatal(err, ctx.Err())
 	}
-	if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all()); diff != "" {
-		t.Error(diff)
-	}
+	wantSame(t, []string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all())
 	p.wantOnce("k")
 }
 
@@ -162,9 +151,7 @@ func TestDo_OutcomeOfACommitIsAskedUntilThereIsAnAnswer(t *testing.T) {
 		if test.code == "" && err != nil || test.code != "" && (!errors.Is(err, idem.ErrOutcomeUnknown) || !txn.HasCode(err, test.code)) {
 			t.Errorf("%s: %v after %d dials in vain", key, err, refused.Load())
 		}
-		if diff := cmp.Diff(test.want, w.all()); diff != "" {
-			t.Errorf("%s: %s", key, diff)
-		}
+		wantSame(t, test.want, w.all())
 		if key == "refused" {
 			rename("elsewhere", "records")
 		}
@@ -186,9 +173,7 @@ func TestDo_SilentCommitIsResolvedWhenTheContextEnds(t *testing.T) {
 			if err != nil || res.Replayed {
 				t.Errorf("%+v, %v", res, err)
 			}
-			if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all()); diff != "" {
-				t.Error(diff)
-			}
+			wantSame(t, []string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all())
 			p.wantOnce("k")
 			p.proxy.Cut(pgproxy.Reset)
 		})
@@ -223,9 +208,7 @@ func TestDo_RunsAgainIfCommitNeverArrives(t *testing.T) {
 			if err != nil || res.Replayed || p.runs.Load() != 2 {
 				t.Fatalf("%+v, %v after %d runs", res, err, p.runs.Load())
 			}
-			if diff := cmp.Diff([]string{"outcome_unknown", "resolved_rolled_back", "retried", "executed"}, p.watch.all()); diff != "" {
-				t.Error(diff)
-			}
+			wantSame(t, []string{"outcome_unknown", "resolved_rolled_back", "retried", "executed"}, p.watch.all())
 			p.wantOnce("k")
 		})
 	}
@@ -252,25 +235,14 @@ func TestDo_KeyOfALostHolderIsFreeOnceTheServerNotices(t *testing.T) {
 	pool, other := pgtest.Open(t, p.proxy.DSN()), p.pool
 	ctx, cancel := context.WithCancel(t.Context())
 	trap := p.proxy.Arm(pgproxy.AfterAnswer(isClaim, "INSERT 0 1"), pgproxy.BlackHole)
-	done := make(chan error, 1)
-	go func() {
-		_, err := idemDo(ctx, pool, scope, "k", hashA, p.charge("k"))
-		done <- err
-	}()
+	done := calling(ctx, pool, "k", hashA, p.charge("k"))
 	event := await(t, "the trap", trap.Fired())
 	p.proxy.Refuse(pgproxy.Reset) // its CancelRequest does not get through either
 	cancel()
-	if err := await(t, "the call", done); !errors.Is(err, context.Canceled) {
-		t.Errorf("err = %v", err)
-	}
-	if _, err := idemDo(t.Context(), other, scope, "k", hashA, p.charge("k"), idem.WithWait(50*time.Millisecond)); !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("err = %v", err)
-	}
+	wantIs(t, await(t, "the call", done), context.Canceled)
+	wantIs(t, errOf(idemDo(t.Context(), other, scope, "k", hashA, p.charge("k"), idem.WithWait(50*time.Millisecond))), idem.ErrInProgress)
 	event.Conn.Cut(pgproxy.Reset)
-	if _, err := idemDo(t.Context(), other, scope, "k", hashA, p.charge("k"), idem.WithWait(limit)); err != nil {
-		t.Error(err)
-	}
-	p.wantOnce("k")
+	p.wantFreeSoon(other, "k")
 }
 
 func TestDo_CutInsideFnFreesTheKey(t *testing.T) {
@@ -283,10 +255,7 @@ func TestDo_CutInsideFnFreesTheKey(t *testing.T) {
 		t.Errorf("err = %v", err)
 	}
 	await(t, "the trap", trap.Fired())
-	if _, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithWait(limit)); err != nil {
-		t.Error(err)
-	}
-	p.wantOnce("k")
+	p.wantFreeSoon(pool, "k")
 }
 
 // stride returns the distance in bytes between two cuts.
@@ -312,9 +281,7 @@ func TestDo_CutAtAnyByteKeepsEffectAndResponseTogether(t *testing.T) {
 			address := transports[test.over](t, p.proxy.DSN())
 			warm := func() (*pgproxy.Conn, func(key string) (idem.Result, error)) {
 				pool := pgtest.Open(t, address, maxConns(1))
-				if _, err := idemDo(t.Context(), pool, scope, fmt.Sprint("warm", rand.Int64()), hashA, p.charge("warm")); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, errOf(idemDo(t.Context(), pool, scope, fmt.Sprint("warm", rand.Int64()), hashA, p.charge("warm"))))
 				waitIdle(t, pool)
 				conns := p.proxy.Conns()
 				return conns[len(conns)-1], func(key string) (idem.Result, error) {
@@ -324,9 +291,7 @@ func TestDo_CutAtAnyByteKeepsEffectAndResponseTogether(t *testing.T) {
 			}
 			conn, do := warm()
 			before := conn.Bytes(test.direction)
-			if _, err := do("whole"); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errOf(do("whole")))
 			length := conn.Bytes(test.direction) - before
 			for offset := int64(0); offset < length; offset += stride() {
 				conn, do := warm()

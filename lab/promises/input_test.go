@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -24,9 +23,7 @@ import (
 func nowhere(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(context.Background(), "postgres://stranger@127.0.0.1:1/none?sslmode=disable&connect_timeout=5")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -78,12 +75,8 @@ func TestDo_RefusesInvalidNamesBeforeAnySQL(t *testing.T) {
 		if !strings.Contains(err.Error(), test.rule) || strings.Contains(err.Error(), test.text) || idem.Retryable(err) {
 			t.Errorf("%s: %q does not contain %q, or contains the name itself", test.name, err, test.rule)
 		}
-		if diff := cmp.Diff(idem.Result{}, res); diff != "" {
-			t.Errorf("%s: a result: %s", test.name, diff)
-		}
-		if diff := cmp.Diff([]string{"failed"}, w.all()); diff != "" {
-			t.Errorf("%s: the observer saw %s", test.name, diff)
-		}
+		wantSame(t, idem.Result{}, res)
+		wantSame(t, []string{"failed"}, w.all())
 		_, doTx := idem.DoTx(ctx, unusable{}, test.scope, test.key, hashA, neverCalled(t))
 		_, lookup := idem.Lookup(ctx, pool, test.scope, test.key)
 		if !errors.Is(doTx, test.want) || !errors.Is(lookup, test.want) {
@@ -161,20 +154,14 @@ func TestErrors_ShowAKeyAbridged(t *testing.T) {
 	}
 	for _, key := range keys {
 		tx := l.begin(ctx)
-		if _, err := idem.DoTx(ctx, tx, scope, key, hashA, answer(ok)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errOf(idem.DoTx(ctx, tx, scope, key, hashA, answer(ok))))
 		_, busy := idemDo(ctx, l.pool, scope, key, hashA, neverCalled(t), idem.WithWait(0))
-		if err := tx.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, tx.Commit(ctx))
 		_, mismatch := idemDo(ctx, l.pool, scope, key, hashB, neverCalled(t))
 		execute(t, l.pool, "update idem.records set state = 'processing', completed_at = null where key = $1", key)
 		_, ended := idemDo(ctx, l.pool, scope, key, hashA, neverCalled(t))
 		for err, want := range map[error]error{busy: idem.ErrInProgress, mismatch: idem.ErrMismatch, ended: idem.ErrTxEnded} {
-			if !errors.Is(err, want) {
-				t.Errorf("err = %v, want %v", err, want)
-			}
+			wantIs(t, err, want)
 			wantAbridged(t, key, err)
 		}
 	}
@@ -238,13 +225,9 @@ func hashJSON(t *testing.T, doc string, opts ...idem.HashOption) idem.Hash {
 func TestHashes_AreFrozen(t *testing.T) {
 	t.Parallel()
 	golden, err := os.ReadFile("testdata/hashes.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var vectors []hashVector
-	if err := json.Unmarshal(golden, &vectors); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(golden, &vectors))
 	owner := map[string]string{}
 	for _, v := range vectors {
 		hashes := v.hashes(t)
@@ -361,8 +344,6 @@ func TestOptions_OutOfRangeAreRefusedBeforeAnySQL(t *testing.T) {
 	}
 }
 
-func errOf(_ idem.Result, err error) error { return err }
-
 func TestDoTx_RefusesOptionsWithoutAMeaning(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -397,13 +378,9 @@ func TestTTL_CountsExactlyFromTheRecording(t *testing.T) {
 		for _, end := range []error{nil, idem.Reject(ok)} {
 			key := fmt.Sprint(ttl, end)
 			done, err := idemDo(ctx, l.pool, scope, key, hashA, l.ending(key, ok, end), opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			joined, err := l.undone("joined "+key, hashA, l.ending(key, ok, end), opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			for _, res := range []idem.Result{done, joined} {
 				if lives, want := res.ExpiresAt.Sub(res.CompletedAt), ttl.Truncate(time.Microsecond); lives != want {
 					t.Errorf("with a TTL of %v the record lives %v", ttl, lives)
@@ -438,11 +415,7 @@ func TestDo_TxOptionsApplyToTheTransactionOfFn(t *testing.T) {
 				t.Errorf("%s: %s, deferrable %s, %v", name, isolation, deferrable, err)
 			}
 			l.wantOnce(name)
-			again, err := idemDo(ctx, l.pool, scope, name, hashA, neverCalled(t), idem.WithTxOptions(test.options))
-			res.Replayed = true
-			if diff := cmp.Diff(res, again); err != nil || diff != "" {
-				t.Errorf("%s: replay: %v\n%s", name, err, diff)
-			}
+			wantReplay(t, name, res)(idemDo(ctx, l.pool, scope, name, hashA, neverCalled(t), idem.WithTxOptions(test.options)))
 		}
 	})
 }

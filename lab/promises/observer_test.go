@@ -188,9 +188,7 @@ func TestObserver_SeesTheStagesOfACall(t *testing.T) {
 			} else {
 				idemDo(ctx, l.pool, scope, key, hashA, fn, idem.WithObserver(o))
 			}
-			if diff := cmp.Diff(test.want, o.stages); diff != "" {
-				t.Errorf("%s, joined %t: (-want +seen)\n%s", name, joined, diff)
-			}
+			wantSame(t, test.want, o.stages)
 		}
 	}
 }
@@ -200,9 +198,7 @@ func TestObserver_SeveralSeeTheCall(t *testing.T) {
 	l := newLedger(t)
 	a, b, c := &log{t: t}, &log{t: t}, &log{t: t}
 	options := []idem.Option{idem.WithObserver(nil), idem.WithObserver(idem.Observers(a, nil, b)), idem.WithObserver(c)}
-	if _, err := idemDo(ctx, l.pool, scope, "k", hashA, answer(ok), options...); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errOf(idemDo(ctx, l.pool, scope, "k", hashA, answer(ok), options...)))
 	for _, o := range []*log{a, b, c} { // each sees its own context
 		if diff := cmp.Diff([]string{"executing", "recording", "executed"}, o.stages); diff != "" || len(o.starts) != 1 {
 			t.Errorf("(-want +seen)\n%s", diff)
@@ -298,9 +294,7 @@ func (j *journal) lines(t *testing.T) []string {
 	var lines []string
 	for line := range strings.Lines(j.text.String()) {
 		var logged map[string]any
-		if err := json.Unmarshal([]byte(line), &logged); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal([]byte(line), &logged))
 		head := fmt.Sprint(logged["level"], " ", logged["msg"])
 		for _, name := range []string{"time", "level", "msg"} {
 			delete(logged, name)
@@ -356,9 +350,7 @@ func TestLogObserver_LogsEachCallAtItsLevel(t *testing.T) {
 		}, []string{"ERROR idem: call panicked {attempts:1,duration:…,key:p…(1)}"}},
 	} {
 		test.call()
-		if diff := cmp.Diff(test.want, j.lines(t)); diff != "" {
-			t.Errorf("(-want +logged)\n%s", diff)
-		}
+		wantSame(t, test.want, j.lines(t))
 	}
 	trace := idem.LogObserver(j.logger())
 	traced := trace.TraceStart(ctx, idem.TraceStartData{Key: "…(1)"})
@@ -374,9 +366,7 @@ func TestLogObserver_LogsEachCallAtItsLevel(t *testing.T) {
 	}
 	want := []string{"WARN idem: call outcome_unknown", "INFO idem: call resolved_committed",
 		"INFO idem: call resolved_rolled_back", "ERROR idem: call unknown", "ERROR idem: call failed"}
-	if diff := cmp.Diff(want, levels); diff != "" {
-		t.Errorf("(-want +logged)\n%s", diff)
-	}
+	wantSame(t, want, levels)
 }
 
 // Not parallel, because the default logger is global.

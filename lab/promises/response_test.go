@@ -185,14 +185,7 @@ func TestResponse_ThatCannotBeKeptExactlyIsRefused(t *testing.T) {
 		"name with a late fault": {Header: header{strings.Repeat("x", 1000) + "\x00": {"v"}}},
 	} {
 		for how, end := range map[string]error{"": nil, " rejected": idem.Reject(resp)} {
-			made := l.pool.Stat().NewConnsCount()
-			res, err := idemDo(ctx, l.pool, scope, name+how, hashA, l.ending(name+how, resp, end))
-			if diff := cmp.Diff(idem.Result{}, res); !errors.Is(err, idem.ErrInvalidResponse) || idem.Retryable(err) || diff != "" {
-				t.Errorf("%s%s: err = %v, want ErrInvalidResponse\n%s", name, how, err, diff)
-			}
-			l.wantNone(name + how)
-			l.wantSameConnections(made)
-			l.wantFree(name + how)
+			l.wantRefused(name+how, idem.ErrInvalidResponse, l.ending(name+how, resp, end))
 		}
 	}
 }
@@ -227,9 +220,7 @@ func TestResponse_AboveTheLimitIsRefused(t *testing.T) {
 					t.Errorf("%d bytes of %d: err = %v", size, limit, err)
 				}
 				_, err = idemDo(ctx, l.pool, scope, key, hashA, l.ending(key, ok, idem.Reject(resp)), opts...)
-				if !errors.Is(err, idem.ErrResponseTooLarge) {
-					t.Errorf("rejected: err = %v", err)
-				}
+				wantIs(t, err, idem.ErrResponseTooLarge, "rejected")
 				l.wantNone(key)
 				l.wantFree(key)
 			}
@@ -240,9 +231,7 @@ func TestResponse_AboveTheLimitIsRefused(t *testing.T) {
 func TestResponse_HeaderIsStoredAsAnObjectOfArrays(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	if _, err := idemDo(ctx, l.pool, scope, "k", hashA, answer(idem.Response{Header: header{"A": {"1", "2"}, "B": nil, "C": {}}})); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errOf(idemDo(ctx, l.pool, scope, "k", hashA, answer(idem.Response{Header: header{"A": {"1", "2"}, "B": nil, "C": {}}}))))
 	if n := l.count(`select count(*) from idem.records where header = '{"A": ["1", "2"], "B": [], "C": []}'`); n != 1 {
 		t.Error("the header is stored in another form")
 	}
@@ -272,9 +261,7 @@ func TestReplay_WritesNothing(t *testing.T) {
 	l.charged(ctx, "k")
 	row := func() (xmin, xmax string) {
 		t.Helper()
-		if err := l.pool.QueryRow(ctx, "select xmin::text, xmax::text from idem.records").Scan(&xmin, &xmax); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, l.pool.QueryRow(ctx, "select xmin::text, xmax::text from idem.records").Scan(&xmin, &xmax))
 		return xmin, xmax // xmax would be the id of a transaction that has locked the row
 	}
 	xmin, xmax := row()
@@ -438,9 +425,7 @@ func TestDoJSON_StoredResponseOfAnotherTypeIsAnError(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	for key, body := range map[string]string{"empty": "", "text": "ok", "two values": "1 2", "another type": `{"id":"seven","total":1}`} {
-		if _, err := idemDo(ctx, l.pool, scope, key, hashA, answer(idem.Response{Status: 201, Body: []byte(body)})); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errOf(idemDo(ctx, l.pool, scope, key, hashA, answer(idem.Response{Status: 201, Body: []byte(body)}))))
 		got, res, err := idem.DoJSON(ctx, l.pool, scope, key, hashA, func(pgx.Tx) (order, error) { t.Error("fn was called"); return order{}, nil })
 		if err == nil || idem.Retryable(err) || res.Status != 201 || string(res.Body) != body || !res.Replayed {
 			t.Errorf("%s: %+v, %v", key, res, err)

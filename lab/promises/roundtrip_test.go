@@ -1,7 +1,6 @@
 package promises_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -18,9 +17,7 @@ func (p *proxied) warmed(t *testing.T, configure ...func(*pgxpool.Config)) *pgxp
 	t.Helper()
 	pool := pgtest.Open(t, p.proxy.DSN(), append(configure, maxConns(1))...)
 	for _, key := range []string{"warm", "warm"} {
-		if _, err := idemDo(t.Context(), pool, scope, key, hashA, p.charge(key)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errOf(idemDo(t.Context(), pool, scope, key, hashA, p.charge(key))))
 	}
 	waitIdle(t, pool)
 	p.proxy.ResetTally()
@@ -74,9 +71,7 @@ func TestRoundTrips_ReplayCostsOne(t *testing.T) {
 	if res, err := idemDo(t.Context(), pool, scope, "new", hashA, p.charge("new"), idem.WithReplayLikely()); err != nil || res.Replayed {
 		t.Errorf("a key that is new after all: %+v, %v", res, err)
 	}
-	if _, err := idemDo(t.Context(), pool, scope, "new", hashB, p.charge("new"), idem.WithReplayLikely()); !errors.Is(err, idem.ErrMismatch) {
-		t.Errorf("another request: %v", err)
-	}
+	wantIs(t, errOf(idemDo(t.Context(), pool, scope, "new", hashB, p.charge("new"), idem.WithReplayLikely())), idem.ErrMismatch, "another request")
 	p.wantOnce("new")
 }
 
@@ -85,20 +80,14 @@ func TestRoundTrips_DoTxCostsTwo(t *testing.T) {
 	p := newProxied(t)
 	pool := p.warmed(t)
 	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer tx.Rollback(t.Context())
-	if _, err := idem.DoTx(t.Context(), tx, scope, "first", hashA, p.charge("first")); err != nil { // makes the connection prepare the statements
-		t.Fatal(err)
-	}
+	noError(t, errOf(idem.DoTx(t.Context(), tx, scope, "first", hashA, p.charge("first")))) // makes the connection prepare the statements
 	var n int
 	ok := unlessPlansAreDue(func(try int) bool {
 		p.proxy.ResetTally()
 		key := fmt.Sprint("k", try)
-		if _, err := idem.DoTx(t.Context(), tx, scope, key, hashA, p.charge(key)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errOf(idem.DoTx(t.Context(), tx, scope, key, hashA, p.charge(key))))
 		n = p.proxy.ResetTally().Turns
 		return n == 3
 	})

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -76,9 +75,7 @@ func TestSealedResponse_WithoutASealerIsExplained(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	first, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), sealed("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for name, do := range outers {
 		res, err := do(ctx, l, "k", neverCalled(t))
 		var unreadable *idem.UnreadableError
@@ -119,14 +116,10 @@ func TestSealedResponse_IsSharedInMemoryWithoutOpeningIt(t *testing.T) {
 	}
 	w.await(t, "waiting", duplicates)
 	first.release()
-	if err := first.wait(t); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, first.wait(t))
 	first.result.Replayed = true
 	for range duplicates {
-		if diff := cmp.Diff(first.result, await(t, "a duplicate", results)); diff != "" {
-			t.Error(diff)
-		}
+		wantSame(t, first.result, await(t, "a duplicate", results))
 	}
 	if seals, opens := s.seals.Load(), s.opens.Load(); seals != 1 || opens != 0 {
 		t.Errorf("sealed %d times, opened %d times", seals, opens)
@@ -149,11 +142,7 @@ func TestSealedResponse_LostCommitIsResolvedWithoutOpeningIt(t *testing.T) {
 				t.Fatalf("%+v, %v, %v", first, err, p.watch.all())
 			}
 			s.openErr = nil
-			again, err := idemDo(t.Context(), pool, scope, "k", hashA, neverCalled(t), idem.WithSealer(s))
-			first.Replayed = true
-			if diff := cmp.Diff(first, again); err != nil || diff != "" {
-				t.Errorf("%v\n%s", err, diff)
-			}
+			wantReplay(t, name, first)(idemDo(t.Context(), pool, scope, "k", hashA, neverCalled(t), idem.WithSealer(s)))
 		})
 	}
 }
@@ -190,9 +179,7 @@ func TestSealedResponse_ErrorsHoldNothingOfIt(t *testing.T) {
 	l := newLedger(t)
 	const key, private = "a key that is long enough", "hush hush"
 	_, err := idemDo(ctx, l.pool, scope, key, hashA, answer(idem.Response{Header: header{private: {private}}, Body: []byte(private)}), sealed("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	hostile := fmt.Sprintf("update idem.records set sealed_by = '%s' || chr(10)", strings.Repeat("y", 1<<16))
 	for _, spoil := range []string{"select", "update idem.records set status = 7", hostile} {
 		execute(t, l.pool, spoil)
@@ -249,9 +236,7 @@ func TestSealedResponse_TamperingIsAnErrorThatSaysHow(t *testing.T) {
 	for name, test := range tampering {
 		execute(t, l.pool, "truncate idem.records")
 		for _, of := range []struct{ scope, key string }{{scope, "k"}, {scope, "other"}, {"elsewhere", "k"}} {
-			if _, err := idemDo(ctx, l.pool, of.scope, of.key, hashA, l.charge("k"), sealed("a")); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errOf(idemDo(ctx, l.pool, of.scope, of.key, hashA, l.charge("k"), sealed("a"))))
 		}
 		execute(t, l.pool, test.sql)
 		wantSealError(t, l, name, test.want, sealed("a b"))
@@ -264,9 +249,7 @@ func TestSealedResponse_TamperingIsAnErrorThatSaysHow(t *testing.T) {
 	// A client must not get the response to another request because the record was changed to
 	// contain the hash of its own request.
 	execute(t, l.pool, "truncate idem.records")
-	if _, err := idemDo(ctx, l.pool, scope, "k", hashB, l.charge("k"), sealed("a b")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errOf(idemDo(ctx, l.pool, scope, "k", hashB, l.charge("k"), sealed("a b"))))
 	execute(t, l.pool, "update idem.records set hash = $1", hashA[:])
 	wantSealError(t, l, "another request", seal.ErrTampered, sealed("a b"))
 }
@@ -384,29 +367,19 @@ func TestSealedResponse_IsInNoFileOfTheServer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t, "log_statement=all", "full_page_writes=on", "wal_compression=off")
 	db, err := migrate.Open(server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer db.Close()
-	if _, err := migrate.Up(ctx, db, migrations.FS); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errOf(migrate.Up(ctx, db, migrations.FS)))
 	config, err := pgxpool.ParseConfig(server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // puts the parameters into the server's log
 	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer pool.Close()
 	secrets := map[string]map[string][]byte{
 		"sealed": writeSecrets(t, pool, sealed("a")), "plain": writeSecrets(t, pool),
 	}
-	if _, err := pool.Exec(ctx, "checkpoint"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, pool, "checkpoint")
 	found := search(t, filepath.Dir(server.Log()), secrets)
 	if len(found["sealed"]) > 0 {
 		t.Errorf("what was sealed is found: %q", found["sealed"])
@@ -436,9 +409,7 @@ func writeSecrets(t *testing.T, pool *pgxpool.Pool, opts ...idem.Option) map[str
 				end = idem.Reject(resp)
 			}
 			fn := func(pgx.Tx) (idem.Response, error) { return resp, end }
-			if _, err := idemDo(context.Background(), pool, scope, name+keyed, hashA, fn, opts...); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errOf(idemDo(context.Background(), pool, scope, name+keyed, hashA, fn, opts...)))
 		}
 	}
 	return secrets
@@ -475,9 +446,7 @@ func search(t *testing.T, dir string, secrets map[string]map[string][]byte) map[
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return found
 }
 

@@ -29,9 +29,7 @@ import (
 func operating(t *testing.T, what string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operate.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, block := range strings.Split(string(text), "\n```sql\n")[1:] {
 		if sql, _, _ := strings.Cut(block, "\n```"); strings.Contains(sql, what) {
 			return sql + "\n"
@@ -55,17 +53,13 @@ func TestRoles_OfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 		"idem_purge", "idem_purge"+suffix, "DATABASE shop", "DATABASE "+pgx.Identifier{admin.Config().ConnConfig.Database}.Sanitize())
 	exec := func(pool *pgxpool.Pool, sql string) {
 		t.Helper()
-		if _, err := pool.Exec(ctx, own.Replace(sql), pgx.QueryExecModeSimpleProtocol); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errOf(pool.Exec(ctx, own.Replace(sql), pgx.QueryExecModeSimpleProtocol)))
 	}
 	t.Cleanup(func() {
 		exec(admin, "drop owned by idem_migrate, idem_call, idem_purge cascade; drop role idem_migrate, idem_call, idem_purge")
 	})
 	exec(admin, operating(t, "CREATE ROLE idem_call"))
-	if err := schema.UpAt(ctx, as(dsn, own.Replace("idem_migrate"))); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, schema.UpAt(ctx, as(dsn, own.Replace("idem_migrate"))))
 	exec(pgtest.Open(t, as(dsn, own.Replace("idem_migrate"))), operating(t, "GRANT DELETE"))
 	calling, purging := pgtest.Open(t, as(dsn, own.Replace("idem_call"))), pgtest.Open(t, as(dsn, own.Replace("idem_purge")))
 
@@ -81,9 +75,7 @@ func TestRoles_OfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 	if entry, err := idem.Lookup(ctx, calling, scope, "key"); err != nil || entry.State != idem.StateCompleted {
 		t.Errorf("Lookup as idem_call: %+v, %v", entry, err)
 	}
-	if _, err := admin.Exec(ctx, "update idem.records set expires_at = now() - interval '2 hours'"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, admin, "update idem.records set expires_at = now() - interval '2 hours'")
 	if rep, err := purge.Once(ctx, purging, purge.Options{}); err != nil || rep.Deleted != 1 {
 		t.Errorf("purge as idem_purge: %+v, %v; want one record deleted", rep, err)
 	}
@@ -94,9 +86,7 @@ func TestRoles_OfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 	if _, err := idemDo(ctx, calling, scope, "key of a partition", hashA, func(tx pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }); err != nil {
 		t.Errorf("partitioned, as idem_call: %v", err)
 	}
-	if _, err := admin.Exec(ctx, "update idem.records set expires_at = now() - interval '2 hours'"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, admin, "update idem.records set expires_at = now() - interval '2 hours'")
 	if rep, err := purge.Once(ctx, purging, purge.Options{}); err != nil || rep.Deleted != 1 {
 		t.Errorf("partitioned, purge as idem_purge: %+v, %v; want one record deleted", rep, err)
 	}
@@ -213,9 +203,7 @@ func (l *ledger) seed(n int, prefix string) {
 		insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at)
 		select $1, $2 || '-' || i, $4, gen_random_uuid(), now(), now() + interval '1 day', 'completed', 200, now()
 		from generate_series(1, $3::int) i`, scope, prefix, n, hashA[:])
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	noError(l.t, err)
 }
 
 // These tests verify what docs/choosing.md says about repeating a write that has no idempotency
@@ -280,8 +268,6 @@ func execute(t testing.TB, db interface {
 		args = []any{pgx.QueryExecModeSimpleProtocol}
 	}
 	tag, err := db.Exec(context.Background(), sql, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return tag.RowsAffected()
 }

@@ -181,25 +181,17 @@ func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 	if diff := cmp.Diff(stored, first.Response); diff != "" || first.Replayed {
 		t.Errorf("%s: first: replayed %v\n%s", name, first.Replayed, diff)
 	}
-	first.Replayed = true
 	for what, opts := range map[string][]idem.Option{"replay": nil, "replay at once": {idem.WithWait(0)}, "likely replay": {idem.WithReplayLikely()}} {
-		again, err := idemDo(ctx, pool, scope, key, hashA, neverCalled(t), opts...)
-		if diff := cmp.Diff(first, again); err != nil || diff != "" {
-			t.Errorf("%s: %s: %v\n%s", name, what, err, diff)
-		}
+		wantReplay(t, name+": "+what, first)(idemDo(ctx, pool, scope, key, hashA, neverCalled(t), opts...))
 	}
 	if took := first.CreatedAt.Sub(began); took < -time.Hour/2 || took > time.Hour/2 || first.CompletedAt.Before(first.CreatedAt) {
 		t.Errorf("%s: created %v after the beginning", name, took)
 	}
-	if _, err := idemDo(ctx, pool, scope, key, hashB, neverCalled(t)); !errors.Is(err, idem.ErrMismatch) {
-		t.Errorf("%s: mismatch: %v", name, err)
-	}
+	wantIs(t, errOf(idemDo(ctx, pool, scope, key, hashB, neverCalled(t))), idem.ErrMismatch, name)
 	if res, err := idemDo(ctx, pool, scope, rejected, hashA, fn(rejected, idem.Reject(ok))); err != nil || !res.Rejected {
 		t.Errorf("%s: rejected: %+v, %v", name, res, err)
 	}
-	if _, err := idemDo(ctx, pool, scope, name+"/failed", hashA, fn(name+"/failed", errBusiness)); !errors.Is(err, errBusiness) {
-		t.Errorf("%s: failed: %v", name, err)
-	}
+	wantIs(t, errOf(idemDo(ctx, pool, scope, name+"/failed", hashA, fn(name+"/failed", errBusiness))), errBusiness, name)
 	found, err := idem.Lookup(ctx, pool, scope, key)
 	want := idem.Entry{State: idem.StateCompleted, ExecutionID: first.ExecutionID, Since: first.CreatedAt, CompletedAt: first.CompletedAt, ExpiresAt: first.ExpiresAt}
 	if diff := cmp.Diff(want, found); err != nil || diff != "" {
@@ -207,9 +199,7 @@ func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 	}
 	for range 2 {
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if _, err := idem.DoTx(ctx, tx, scope, name+"/failed", hashA, fn(name+"/failed", errBusiness)); !errors.Is(err, errBusiness) {
-				t.Errorf("%s: joined and failed: %v", name, err)
-			}
+			wantIs(t, errOf(idem.DoTx(ctx, tx, scope, name+"/failed", hashA, fn(name+"/failed", errBusiness))), errBusiness, name)
 			res, err := idem.DoTx(ctx, tx, scope, joined, hashA, fn(joined, nil))
 			if diff := cmp.Diff(stored, res.Response); err == nil && diff != "" {
 				t.Errorf("%s: joined\n%s", name, diff)
@@ -225,9 +215,7 @@ func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 	if _, err := idem.DoTx(ctx, holder, scope, name+"/held", hashA, answer(ok)); err != nil {
 		t.Errorf("%s: held: %v", name, err)
 	}
-	if _, err := idemDo(ctx, pool, scope, name+"/held", hashA, neverCalled(t), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("%s: held: %v", name, err)
-	}
+	wantIs(t, errOf(idemDo(ctx, pool, scope, name+"/held", hashA, neverCalled(t), idem.WithWait(0))), idem.ErrInProgress, name)
 	if entry, err := idem.Lookup(ctx, pool, scope, name+"/held"); err != nil || entry.State != idem.StateProcessing {
 		t.Errorf("%s: Lookup of a key in flight: %+v, %v", name, entry, err)
 	}
@@ -292,9 +280,7 @@ func TestDo_LostStatementOfTheCompletionCostsOneRun(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, maxConns(1))
 	l.charged(ctx, "warm")
-	if _, err := l.pool.Exec(ctx, "deallocate idem_complete"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, l.pool, "deallocate idem_complete")
 	for i, want := range []int64{2, 1} {
 		key := fmt.Sprint("k", i)
 		before := l.runs.Load()
@@ -331,28 +317,20 @@ const explainLoad = `idem_load('\x01', '00000000-0000-0000-0000-000000000000', '
 func TestPlan_IsMadeAgainWhenTheTableHasGrown(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	if _, err := l.pool.Exec(ctx, "alter table idem.records set (autovacuum_enabled = false)"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, l.pool, "alter table idem.records set (autovacuum_enabled = false)")
 	l.seed(10, "small")
-	if _, err := l.pool.Exec(ctx, "analyze idem.records"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, l.pool, "analyze idem.records")
 	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1), stalePlans)
 	call := func() {
 		t.Helper()
-		if _, err := idemDo(ctx, pool, scope, "k", hashA, l.charge("k")); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errOf(idemDo(ctx, pool, scope, "k", hashA, l.charge("k"))))
 		waitIdle(t, pool)
 	}
 	call()
 	call()
 	preparedAt := func() (at time.Time) {
 		t.Helper()
-		if err := pool.QueryRow(ctx, "select prepare_time from pg_prepared_statements where name = 'idem_load'").Scan(&at); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, pool.QueryRow(ctx, "select prepare_time from pg_prepared_statements where name = 'idem_load'").Scan(&at))
 		return at
 	}
 	before := preparedAt()
@@ -392,9 +370,7 @@ func TestPlan_IsNotKeptByPgBouncer(t *testing.T) {
 	behindPgBouncer(t, func(t *testing.T, l *ledger, mode pgx.QueryExecMode) {
 		call := func() {
 			t.Helper()
-			if _, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k")); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errOf(idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"))))
 			waitIdle(t, l.pool)
 		}
 		prepared := func() int {

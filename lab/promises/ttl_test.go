@@ -1,12 +1,10 @@
 package promises_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
@@ -23,16 +21,10 @@ func TestTTL_FnSlowerThanItsTTLKeepsTheKey(t *testing.T) {
 	l.charged(ctx, "k")
 	l.expire("k") // the claim then takes over an expired record that others can see
 	held, watch := l.hold(t, "k", hashA, nil, idem.WithTTL(time.Millisecond)), newWatch()
-	follower := make(chan error, 1)
-	go func() {
-		_, err := idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t), idem.WithObserver(watch), idem.WithWait(limit))
-		follower <- err
-	}()
+	follower := calling(ctx, l.pool, "k", hashA, neverCalled(t), idem.WithObserver(watch), idem.WithWait(limit))
 	watch.await(t, string(idem.EventWaiting), 1)
 	for range 5 {
-		if _, err := idemDo(ctx, elsewhere, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-			t.Errorf("err = %v, want ErrInProgress", err)
-		}
+		wantIs(t, errOf(idemDo(ctx, elsewhere, scope, "k", hashA, l.charge("k"), idem.WithWait(0))), idem.ErrInProgress)
 	}
 	held.release()
 	if err := errors.Join(held.wait(t), await(t, "the follower", follower)); err != nil {
@@ -48,9 +40,7 @@ func TestTTL_TakenOverRecordKeepsNothingOfTheExpiredOne(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	old, err := idemDo(ctx, l.pool, scope, "k", hashA, answer(idem.Response{Status: 7, Header: header{"A": {"b"}}, Body: []byte("old")}), sealed("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	l.expire("k")
 	if _, err := idemDo(ctx, l.pool, scope, "k", hashB, l.failing("k", errBusiness)); err != errBusiness ||
 		l.count("select count(*) from idem.records where execution_id = $1", old.ExecutionID) != 1 {
@@ -67,14 +57,8 @@ func TestTTL_TakenOverRecordKeepsNothingOfTheExpiredOne(t *testing.T) {
 	if err != nil || res.ExecutionID == old.ExecutionID || !res.CreatedAt.After(old.CreatedAt) {
 		t.Errorf("%+v, %v", res, err)
 	}
-	again, err := idemDo(ctx, l.pool, scope, "k", hashB, neverCalled(t))
-	res.Replayed = true
-	if diff := cmp.Diff(res, again); err != nil || diff != "" {
-		t.Errorf("%v\n%s", err, diff)
-	}
-	if _, err := idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t)); !errors.Is(err, idem.ErrMismatch) {
-		t.Errorf("the expired hash still counts: %v", err)
-	}
+	wantReplay(t, "taken over", res)(idemDo(ctx, l.pool, scope, "k", hashB, neverCalled(t)))
+	wantIs(t, errOf(idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t))), idem.ErrMismatch, "the expired hash still counts")
 }
 
 // A leader may have read the record long before its answer arrives. For a call that began in the
@@ -86,9 +70,7 @@ func TestTTL_FollowerDoesNotShareARecordExpiredBeforeItsCall(t *testing.T) {
 	slow := ledgerOn(t, pgtest.Open(t, proxy.DSN()))
 	for life := 500 * time.Millisecond; ; life *= 2 { // until the leader is fast enough to read the record before it expires
 		key := life.String()
-		if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithTTL(life)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errOf(idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithTTL(life))))
 		trap := proxy.Arm(pgproxy.AfterAnswer(pgproxy.Contains("-- name: Load")), pgproxy.Freeze)
 		type answer struct {
 			idem.Result
@@ -125,23 +107,15 @@ func TestDo_CommitWithATakenOverRecordIsUnknown(t *testing.T) {
 	p := newProxied(t)
 	pool := pgtest.Open(t, p.proxy.DSN())
 	trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.BlackHole)
-	done := make(chan error, 1)
-	go func() {
-		_, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithTTL(50*time.Millisecond))
-		done <- err
-	}()
+	done := calling(t.Context(), pool, "k", hashA, p.charge("k"), idem.WithTTL(50*time.Millisecond))
 	event := await(t, "the trap", trap.Fired())
 	for replayed := true; replayed; {
 		res, err := idemDo(t.Context(), p.pool, scope, "k", hashA, p.charge("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		replayed = res.Replayed
 	}
 	event.Conn.Cut(pgproxy.Reset)
-	if err := await(t, "the call", done); !errors.Is(err, idem.ErrOutcomeUnknown) {
-		t.Errorf("err = %v", err)
-	}
+	wantIs(t, await(t, "the call", done), idem.ErrOutcomeUnknown)
 	if n := p.entries("k"); n != 2 {
 		t.Errorf("%d effects", n)
 	}
@@ -150,7 +124,5 @@ func TestDo_CommitWithATakenOverRecordIsUnknown(t *testing.T) {
 // expireAll makes every record expired.
 func (l *ledger) expireAll() {
 	l.t.Helper()
-	if _, err := l.pool.Exec(context.Background(), "update idem.records set expires_at = clock_timestamp()"); err != nil {
-		l.t.Fatal(err)
-	}
+	execute(l.t, l.pool, "update idem.records set expires_at = clock_timestamp()")
 }

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -45,16 +44,12 @@ func TestWait_DuplicatesInTheProcessHoldNoConnection(t *testing.T) {
 		l.charged(ctx, fmt.Sprint("bystander", i))
 	}
 	first.release()
-	if err := first.wait(t); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, first.wait(t))
 	storm.Wait()
 	want := first.result
 	want.Replayed = true
 	for i := range results {
-		if diff := cmp.Diff(want, results[i]); diff != "" {
-			t.Fatalf("duplicate %d (-want +got):\n%s", i, diff)
-		}
+		wantSame(t, want, results[i])
 	}
 	l.wantOnce("hot")
 }
@@ -81,9 +76,7 @@ func TestWait_DuplicatesOfAnotherProcessHoldNoConnection(t *testing.T) {
 		other.charged(ctx, fmt.Sprint("bystander", i))
 	}
 	first.release()
-	if err := first.wait(t); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, first.wait(t))
 	calls.Wait()
 	l.wantOnce("k")
 }
@@ -206,11 +199,7 @@ func TestWait_WithAnotherHash(t *testing.T) {
 		first := l.hold(t, key, hashA, test.first)
 		w := newWatch()
 		acquired := l.pool.Stat().AcquireCount()
-		done := make(chan error, 1)
-		go func() {
-			_, err := idemDo(context.Background(), l.pool, scope, key, hashB, l.charge(key), idem.WithWait(limit), idem.WithObserver(w))
-			done <- err
-		}()
+		done := calling(context.Background(), l.pool, key, hashB, l.charge(key), idem.WithWait(limit), idem.WithObserver(w))
 		w.await(t, "waiting", 1)
 		first.release()
 		first.wait(t)
@@ -262,14 +251,8 @@ func TestDo_WaitsForALockedTableAsForAHeldKey(t *testing.T) {
 			on := ledgerOn(t, pgtest.Open(t, l.pool.Config().ConnString(), withParameter("lock_timeout", timeout)))
 			on.charged(ctx, "before") // prepares the statements
 			unlock := lockRecords(t, l.pool)
-			if _, err := idemDo(ctx, on.pool, scope, "k", hashA, on.charge("k"), idem.WithWait(10*time.Millisecond)); !errors.Is(err, idem.ErrInProgress) {
-				t.Errorf("err = %v", err)
-			}
-			waits := make(chan error, 1)
-			go func() {
-				_, err := idemDo(ctx, on.pool, scope, "k", hashA, on.charge("k"), idem.WithWait(limit))
-				waits <- err
-			}()
+			wantIs(t, errOf(idemDo(ctx, on.pool, scope, "k", hashA, on.charge("k"), idem.WithWait(10*time.Millisecond))), idem.ErrInProgress)
+			waits := calling(ctx, on.pool, "k", hashA, on.charge("k"), idem.WithWait(limit))
 			awaitBlocked(t, l.pool, 1)
 			unlock()
 			if err := await(t, "the call that has time", waits); err != nil {
@@ -301,20 +284,15 @@ func TestDo_NoWaitEndsWhileTheLeaderCannotClaim(t *testing.T) {
 		},
 	} {
 		release, w := block(), newWatch()
-		patients := make(chan error, 2)
+		var patients []<-chan error
 		for range 2 {
-			go func() {
-				_, err := idemDo(context.Background(), pool, scope, name, hashA, l.charge(name), idem.WithWait(limit), idem.WithObserver(w), patient)
-				patients <- err
-			}()
+			patients = append(patients, calling(context.Background(), pool, name, hashA, l.charge(name), idem.WithWait(limit), idem.WithObserver(w), patient))
 		}
 		w.await(t, "waiting", 1) // so one of the two leads
-		if _, err := idemDo(ctx, pool, scope, name, hashA, l.charge(name), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-			t.Errorf("%s: err = %v", name, err)
-		}
+		wantIs(t, errOf(idemDo(ctx, pool, scope, name, hashA, l.charge(name), idem.WithWait(0))), idem.ErrInProgress, name)
 		release()
-		for range 2 {
-			if err := await(t, "the patient calls", patients); err != nil {
+		for _, patient := range patients {
+			if err := await(t, "the patient calls", patient); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -385,9 +363,7 @@ var holders = map[string]func(*testing.T, *ledger){
 	},
 	"a call without the lock": func(t *testing.T, l *ledger) {
 		none := withLock(func(string, string) *int64 { return nil })
-		if _, err := idem.DoTx(context.Background(), l.begin(context.Background()), scope, "k", hashA, l.charge("k"), none); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errOf(idem.DoTx(context.Background(), l.begin(context.Background()), scope, "k", hashA, l.charge("k"), none)))
 	},
 }
 
@@ -407,9 +383,7 @@ func TestDo_WaitEndsWhateverHoldsTheKey(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), limit)
 				defer cancel()
 				err := pgx.BeginFunc(ctx, on.pool, func(tx pgx.Tx) error {
-					if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t)); !errors.Is(err, idem.ErrInProgress) {
-						t.Errorf("DoTx: %v", err)
-					}
+					wantIs(t, errOf(idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t))), idem.ErrInProgress, "DoTx")
 					return note(ctx, tx, "the caller's own")
 				})
 				if err != nil {
@@ -417,16 +391,10 @@ func TestDo_WaitEndsWhateverHoldsTheKey(t *testing.T) {
 				}
 				tx := on.begin(ctx)
 				past(t, ctx, tx)
-				if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t)); !errors.Is(err, idem.ErrInProgress) {
-					t.Errorf("DoTx without a savepoint: %v", err)
-				}
-				if err := tx.Commit(ctx); !errors.Is(err, pgx.ErrTxCommitRollback) {
-					t.Errorf("COMMIT: %v", err)
-				}
+				wantIs(t, errOf(idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t))), idem.ErrInProgress, "DoTx without a savepoint")
+				wantIs(t, tx.Commit(ctx), pgx.ErrTxCommitRollback, "COMMIT")
 				for _, wait := range []time.Duration{0, 10 * time.Millisecond} {
-					if _, err := idemDo(ctx, on.pool, scope, "k", hashA, neverCalled(t), idem.WithWait(wait)); !errors.Is(err, idem.ErrInProgress) {
-						t.Errorf("Do: %v", err)
-					}
+					wantIs(t, errOf(idemDo(ctx, on.pool, scope, "k", hashA, neverCalled(t), idem.WithWait(wait))), idem.ErrInProgress, "Do")
 				}
 				on.wantHealthy()
 				if n := on.pool.Stat().NewConnsCount(); n > 2 {
