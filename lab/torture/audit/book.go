@@ -216,30 +216,20 @@ func (o *operation) ended(e journal.Event) {
 // Take returns the state of the database, from one snapshot.
 func Take(ctx context.Context, conn *pgx.Conn) (*journal.State, error) {
 	s := &journal.State{}
-	return s, ledger.Snapshot(ctx, conn, func(tx pgx.Tx) (err error) {
-		if s.Operations, err = ledger.Rows[journal.Operation](ctx, tx, operations); err != nil {
-			return err
+	err := ledger.Snapshot(ctx, conn,
+		ledger.Into(&s.Operations, operations),
+		ledger.Into(&s.Steps, steps, ledger.Offset()),
+		ledger.Into(&s.Signals, `SELECT operation_id::text, name, convert_from(value, 'UTF8') FROM idem.signals`),
+		ledger.Into(&s.Effects, `SELECT operation_id::text, step, nonce, at, given FROM torture.steps`),
+		ledger.Into(&s.Moves, moves, ledger.Offset()),
+		ledger.Into(&s.Records, `SELECT execution_id::text, key, state, body FROM idem.records`),
+	)
+	for _, r := range s.Records {
+		if err := json.Unmarshal(r.Body, &r.Answer); err != nil {
+			r.Answer = nil
 		}
-		if s.Steps, err = ledger.Rows[journal.Step](ctx, tx, steps, ledger.Offset()); err != nil {
-			return err
-		}
-		if s.Signals, err = ledger.Rows[journal.Signal](ctx, tx, `SELECT operation_id::text, name, convert_from(value, 'UTF8') FROM idem.signals`); err != nil {
-			return err
-		}
-		if s.Effects, err = ledger.Rows[journal.Effect](ctx, tx, `SELECT operation_id::text, step, nonce, at, given FROM torture.steps`); err != nil {
-			return err
-		}
-		if s.Moves, err = ledger.Rows[journal.Move](ctx, tx, moves, ledger.Offset()); err != nil {
-			return err
-		}
-		s.Records, err = ledger.Rows[journal.Record](ctx, tx, `SELECT execution_id::text, key, state, body FROM idem.records`)
-		for _, r := range s.Records {
-			if err := json.Unmarshal(r.Body, &r.Answer); err != nil {
-				r.Answer = nil
-			}
-		}
-		return err
-	})
+	}
+	return s, err
 }
 
 const operations = `SELECT id::text, key, coalesce(convert_from(input, 'UTF8')::jsonb->>'Key', key), coalesce(parent::text, ''), state, step,

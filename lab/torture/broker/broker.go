@@ -9,7 +9,6 @@
 package broker
 
 import (
-	"context"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -53,16 +52,16 @@ func Open(seed uint64) (*Broker, error) {
 	for _, c := range letter.Consumers() {
 		b.queues[c.Name] = &queue{consumer: c, topic: b.topicOf(c.Topic), lines: map[string]*line{}, delivered: map[int]int{}}
 	}
-	handle(b, "publish", b.publish)
-	handle(b, "fetch", b.fetch)
-	handle(b, "settle", b.settle)
-	handle(b, "standing", b.standing)
+	handle(b, Publish, b.publish)
+	handle(b, Fetch, b.fetch)
+	handle(b, Settle, b.settle)
+	handle(b, Counters, b.standing)
 	return b, nil
 }
 
-// handle makes the broker execute the requests to a path by do, one at a time.
-func handle[Q, R any](b *Broker, path string, do func(*Q) R) {
-	unreliable.Handle(b.Server, path, nil, func(q *Q) (R, int) {
+// handle makes the broker execute requests by do, one at a time.
+func handle[Q, R any](b *Broker, requests unreliable.Request[Q, R], do func(*Q) R) {
+	requests.Handle(b.Server, nil, func(q *Q) (R, int) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return do(q), http.StatusOK
@@ -94,10 +93,10 @@ func (b *Broker) Calm() {
 
 // publish takes letters. After it refuses a letter, it refuses the later letters of the same key
 // too.
-func (b *Broker) publish(q *Publication) Refusals {
+func (b *Broker) publish(letters *[]Sent) Refusals {
 	refused := Refusals{}
 	behind := map[[2]string]bool{}
-	for _, l := range q.Letters {
+	for _, l := range *letters {
 		place := [2]string{l.Topic, l.Key}
 		switch {
 		case l.Key != "" && behind[place]:
@@ -183,9 +182,6 @@ func (b *Broker) standing(*struct{}) Standing {
 	return s
 }
 
-// Publication has the letters to publish, in this order.
-type Publication struct{ Letters []Sent }
-
 // Sent is a letter to publish. Altered reports that the message differs from what was added to the
 // outbox.
 type Sent struct {
@@ -223,29 +219,13 @@ type Standing struct {
 	Pending int // deliveries that are not acknowledged
 }
 
-// Client calls the broker.
-type Client struct{ *unreliable.Client }
-
-// Publish publishes letters and returns those that the broker refused.
-func (c Client) Publish(ctx context.Context, letters []Sent) (Refusals, error) {
-	return unreliable.Post[Refusals](ctx, c.Client, "publish", Publication{letters})
-}
-
-// Fetch returns deliveries.
-func (c Client) Fetch(ctx context.Context, q Wish) ([]Delivery, error) {
-	return unreliable.Post[[]Delivery](ctx, c.Client, "fetch", q)
-}
-
-// Settle acknowledges deliveries and requests others again.
-func (c Client) Settle(ctx context.Context, q Settlement) error {
-	_, err := unreliable.Post[bool](ctx, c.Client, "settle", q)
-	return err
-}
-
-// Standing returns the counters.
-func (c Client) Standing(ctx context.Context) (Standing, error) {
-	return unreliable.Post[Standing](ctx, c.Client, "standing", struct{}{})
-}
+// Requests to the broker.
+const (
+	Publish  unreliable.Request[[]Sent, Refusals]   = "publish" // returns the letters that were refused
+	Fetch    unreliable.Request[Wish, []Delivery]   = "fetch"
+	Settle   unreliable.Request[Settlement, bool]   = "settle" // acknowledges deliveries and requests others again
+	Counters unreliable.Request[struct{}, Standing] = "counters"
+)
 
 // lease is how long a delivery is reserved for the process that fetched it.
 const lease = 1500 * time.Millisecond

@@ -157,7 +157,7 @@ func (c *customer) book(ctx context.Context, key string) (string, error) {
 	if !c.calm && rand.IntN(40) == 0 {
 		go c.cancelSoon(c.ID())
 	}
-	receipt, err := c.bank.Book(ctx, c.request(key))
+	receipt, err := bank.Book(ctx, c.bank, c.request(key))
 	// Lose some answers: an unsent attempt must also occur after an attempt without an answer.
 	if err == nil && c.unsent && !c.calm && rand.IntN(3) == 0 {
 		receipt, err = "", errLost
@@ -193,7 +193,7 @@ func (c *customer) heard(what string) {
 
 // find asks the bank for the outcome of a key. From then on, the bank refuses older requests.
 func (c *customer) find(ctx context.Context, key string) (string, bool, error) {
-	reply, err := c.bank.Ask(ctx, c.request(key))
+	reply, err := bank.Ask.Send(ctx, c.bank, c.request(key))
 	if err != nil {
 		return "", false, fmt.Errorf("still unknown: %w", err)
 	}

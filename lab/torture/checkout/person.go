@@ -92,7 +92,7 @@ func (s *shop) settle(ctx context.Context, id string, status *operation.Status) 
 	if isUndo {
 		step = journal.UndoOf(status.Step, 0) // the second undo is a Tx and is never in doubt
 	}
-	reply, err := s.bank.LookUp(ctx, bank.Request{Operation: id, Step: step})
+	reply, err := bank.LookUp.Send(ctx, s.bank, bank.Request{Operation: id, Step: step})
 	if err != nil {
 		return
 	}

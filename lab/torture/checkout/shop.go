@@ -23,6 +23,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/config"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/lab/torture/unreliable"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -33,7 +34,7 @@ type shop struct {
 	release int  // of the code
 	pools   []*pgxpool.Pool
 	pool    *pgxpool.Pool // of the Worker
-	bank    bank.Client
+	bank    *unreliable.Client
 	history *history.Writer
 	numbers atomic.Uint32 // counts calls and runs
 

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/lab/torture/bank"
 	"github.com/idem-go/idem/lab/torture/config"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/journal"
@@ -23,15 +22,8 @@ import (
 
 // Work calls operations and executes them with a Worker until stop ends. With c.Finish it only
 // finishes what other workers left.
-func Work(stop context.Context, c *config.Config, writer *history.Writer) error {
-	pools, err := c.Pools()
-	if err != nil {
-		return err
-	}
-	defer pools[0].Close()
-	defer pools[1].Close()
-	client := bank.Client{Client: unreliable.NewClient(c.Bank, c.Slot)}
-	s := &shop{Config: c, pools: pools, pool: pools[0], bank: client, history: writer}
+func Work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer *history.Writer) error {
+	s := &shop{Config: c, pools: pools, pool: pools[0], bank: unreliable.NewClient(c.Bank, c.Slot), history: writer}
 	if c.Finish > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), c.Finish)
 		defer cancel()
@@ -59,7 +51,7 @@ func Work(stop context.Context, c *config.Config, writer *history.Writer) error 
 	}
 	callers.Wait()
 	cancel()
-	err = <-ended
+	err := <-ended
 	s.note(journal.Event{Kind: journal.KindExit, Op: c.Op(0)})
 	return err
 }

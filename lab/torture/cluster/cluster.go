@@ -184,7 +184,7 @@ func (c *Cluster) Close() error {
 		c.bouncer.close()
 	}
 	if c.door != nil {
-		errs = append(errs, c.door.close())
+		errs = append(errs, c.door.listener.Close())
 	}
 	for _, server := range append(c.fenced, c.standby, c.primary) {
 		if server != nil {

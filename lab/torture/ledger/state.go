@@ -38,38 +38,38 @@ type Record struct {
 // Take returns the state of the database, from one snapshot.
 func Take(ctx context.Context, conn *pgx.Conn) (*State, error) {
 	s := &State{}
-	return s, Snapshot(ctx, conn, func(tx pgx.Tx) (err error) {
-		if s.Findings, err = find(ctx, tx); err != nil {
-			return err
+	times := micros("created_at") + ", " + micros("coalesce(completed_at, 'epoch')") + ", " + micros("expires_at")
+	return s, Snapshot(ctx, conn,
+		func(ctx context.Context, tx pgx.Tx) (err error) { s.Findings, err = find(ctx, tx); return err },
+		Into(&s.Effects, `SELECT execution_id::text, op, scope, key, payload, digest, ttl_us, `+micros("noted_at")+` FROM torture.effects`),
+		Into(&s.Outers, `SELECT op, scope, key, part FROM torture.outers`),
+		Into(&s.Purged, `SELECT execution_id::text, scope, key, state, `+times+` FROM torture.purged`),
+		func(ctx context.Context, tx pgx.Tx) (err error) { s.Records, err = records(ctx, tx, times); return err },
+	)
+}
+
+// Snapshot makes all reads in a transaction that has one snapshot.
+func Snapshot(ctx context.Context, conn *pgx.Conn, reads ...func(context.Context, pgx.Tx) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error {
+		for _, read := range reads {
+			if err := read(ctx, tx); err != nil {
+				return err
+			}
 		}
-		if s.Effects, err = Rows[Effect](ctx, tx, `SELECT execution_id::text, op, scope, key, payload, digest, ttl_us, `+micros("noted_at")+` FROM torture.effects`); err != nil {
-			return err
-		}
-		if s.Outers, err = Rows[Outer](ctx, tx, `SELECT op, scope, key, part FROM torture.outers`); err != nil {
-			return err
-		}
-		const purged = `SELECT execution_id::text, scope, key, state, `
-		times := micros("created_at") + ", " + micros("coalesce(completed_at, 'epoch')") + ", " + micros("expires_at")
-		if s.Purged, err = Rows[Record](ctx, tx, purged+times+` FROM torture.purged`); err != nil {
-			return err
-		}
-		s.Records, err = records(ctx, tx, times)
-		return err
+		return nil
 	})
 }
 
-// Snapshot calls take with a transaction that has one snapshot.
-func Snapshot(ctx context.Context, conn *pgx.Conn, take func(pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, take)
-}
-
-// Rows returns the rows of a query, whose columns are the fields of T in their order.
-func Rows[T any](ctx context.Context, tx pgx.Tx, query string, args ...any) ([]*T, error) {
-	rows, err := tx.Query(ctx, query, args...)
-	if err != nil {
-		return nil, err
+// Into returns a read of the rows of a query, whose columns are the fields of T in their order.
+func Into[T any](to *[]*T, query string, args ...any) func(context.Context, pgx.Tx) error {
+	return func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, query, args...)
+		if err == nil {
+			*to, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[T])
+		}
+		return err
 	}
-	return pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[T])
 }
 
 func micros(column string) string { return "(extract(epoch FROM " + column + ") * 1000000)::int8" }

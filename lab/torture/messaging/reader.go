@@ -27,7 +27,7 @@ type reader struct {
 // read fetches and handles deliveries until ctx ends.
 func (r *reader) read(ctx context.Context) {
 	for ctx.Err() == nil {
-		deliveries, err := r.broker.Fetch(context.Background(), broker.Wish{Consumer: r.consumer.Name, Most: 1 + rand.IntN(100)})
+		deliveries, err := broker.Fetch.Send(context.Background(), r.broker, broker.Wish{Consumer: r.consumer.Name, Most: 1 + rand.IntN(100)})
 		if err != nil || len(deliveries) == 0 {
 			time.Sleep(time.Duration(5+rand.IntN(20)) * time.Millisecond)
 			continue
@@ -74,7 +74,7 @@ func (r *reader) handle(deliveries []broker.Delivery) {
 	r.note(e)
 	// If this request is lost, the broker redelivers the letters.
 	if len(outcomes) > 0 {
-		_ = r.broker.Settle(context.Background(), settlement)
+		_, _ = broker.Settle.Send(context.Background(), r.broker, settlement)
 	}
 }
 

@@ -30,7 +30,7 @@ import (
 type office struct {
 	*config.Config
 	pools   []*pgxpool.Pool
-	broker  broker.Client
+	broker  *unreliable.Client
 	history *history.Writer
 	numbers atomic.Uint32 // counts calls
 	severed sync.Map      // letters for which an answer was lost
@@ -66,14 +66,8 @@ func (o *office) relay(ctx context.Context) error {
 
 // Work writes, relays and handles letters until stop ends. With c.Finish it only finishes what other
 // workers left.
-func Work(stop context.Context, c *config.Config, writer *history.Writer) error {
-	pools, err := c.Pools()
-	if err != nil {
-		return err
-	}
-	defer pools[0].Close()
-	defer pools[1].Close()
-	o := &office{Config: c, pools: pools, broker: broker.Client{Client: unreliable.NewClient(c.Broker, c.Slot)}, history: writer}
+func Work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer *history.Writer) error {
+	o := &office{Config: c, pools: pools, broker: unreliable.NewClient(c.Broker, c.Slot), history: writer}
 	if c.Finish > 0 {
 		o.calm = true
 		ctx, cancel := context.WithTimeout(context.Background(), c.Finish)
@@ -129,13 +123,13 @@ func (o *office) writeAll(stop context.Context) {
 // awaitEnd waits until the outbox is empty and all deliveries are acknowledged, or ctx ends.
 func (o *office) awaitEnd(ctx context.Context) error {
 	for ctx.Err() == nil {
-		before, err := o.broker.Standing(ctx)
+		before, err := broker.Counters.Send(ctx, o.broker, struct{}{})
 		var waiting int
 		if err == nil {
 			err = o.pools[1].QueryRow(ctx, "SELECT (SELECT count(*) FROM idem.outbox) + (SELECT count(*) FROM idem.delayed)").Scan(&waiting)
 		}
 		if err == nil && waiting == 0 && before.Pending == 0 {
-			after, err := o.broker.Standing(ctx)
+			after, err := broker.Counters.Send(ctx, o.broker, struct{}{})
 			if err == nil && after == before { // nothing was published in between
 				return nil
 			}

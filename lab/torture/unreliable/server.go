@@ -101,10 +101,13 @@ type Call[Q any] struct {
 	What Q
 }
 
-// Handle makes the server execute the requests to a path by do, which returns the answer and its
-// status. If it is not nil, first is called for each request before anything can fail.
-func Handle[Q, R any](s *Server, path string, first func(*Q), do func(*Q) (R, int)) {
-	s.mux.HandleFunc("POST /"+path, func(w http.ResponseWriter, r *http.Request) {
+// Request is a kind of requests, named by its path. The answer to a Q is an R.
+type Request[Q, R any] string
+
+// Handle makes the server execute the requests by do, which returns the answer and its status. If it
+// is not nil, first is called for each request before anything can fail.
+func (path Request[Q, R]) Handle(s *Server, first func(*Q), do func(*Q) (R, int)) {
+	s.mux.HandleFunc("POST /"+string(path), func(w http.ResponseWriter, r *http.Request) {
 		var call Call[Q]
 		if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -115,7 +118,7 @@ func Handle[Q, R any](s *Server, path string, first func(*Q), do func(*Q) (R, in
 		}
 		var reply R
 		var status int
-		if s.do(w, path, call.Slot, func() { reply, status = do(&call.What) }) {
+		if s.do(w, string(path), call.Slot, func() { reply, status = do(&call.What) }) {
 			w.WriteHeader(status)
 			_ = json.NewEncoder(w).Encode(reply)
 		}
@@ -205,13 +208,13 @@ type StatusError int
 
 func (e StatusError) Error() string { return fmt.Sprintf("the other side answers %d", int(e)) }
 
-// Post sends a request and returns its answer.
-func Post[R, Q any](ctx context.Context, c *Client, path string, q Q) (reply R, err error) {
+// Send sends a request and returns its answer.
+func (path Request[Q, R]) Send(ctx context.Context, c *Client, q Q) (reply R, err error) {
 	encoded, err := json.Marshal(Call[Q]{c.slot, q})
 	if err != nil {
 		return reply, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.address+"/"+path, bytes.NewReader(encoded))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.address+"/"+string(path), bytes.NewReader(encoded))
 	if err != nil {
 		return reply, err
 	}

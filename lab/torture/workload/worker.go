@@ -28,8 +28,8 @@ import (
 	"github.com/idem-go/idem/purge"
 )
 
-// Work runs a worker. It reads its Config from input and makes calls until SIGTERM. It exits at once when input is closed, because its supervisor is then
-// gone.
+// Work runs a worker. It reads its Config from input and makes calls until SIGTERM. It exits at once
+// when input is closed, because its supervisor is then gone.
 func Work(input io.Reader) error {
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer cancel()
@@ -50,32 +50,35 @@ func Work(input io.Reader) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	// The presence of a process outlives its users by some seconds, so the workers of operations and
-	// messages do not look for leaked goroutines.
-	case c.Bank != "":
-		return errors.Join(checkout.Work(stop, &c, writer), writer.Close())
-	case c.Broker != "":
-		return errors.Join(messaging.Work(stop, &c, writer), writer.Close())
-	}
-	if err := work(stop, &c, writer); err != nil {
-		return err
-	}
-	exit := history.Event{At: history.Now(), Kind: history.KindExit, Op: c.Op(0)}
-	if err := goleak.Find(before); err != nil {
-		exit.Leaks = err.Error()
-	}
-	writer.Append(exit)
-	return writer.Close()
-}
-
-// work makes calls in several goroutines. It returns when the last call has ended and the pools are
-// closed.
-func work(stop context.Context, c *config.Config, writer *history.Writer) error {
 	pools, err := c.Pools()
 	if err != nil {
 		return err
 	}
+	switch {
+	case c.Bank != "":
+		err = checkout.Work(stop, &c, pools, writer)
+	case c.Broker != "":
+		err = messaging.Work(stop, &c, pools, writer)
+	default:
+		err = work(stop, &c, pools, writer)
+	}
+	for _, p := range pools {
+		p.Close()
+	}
+	// The presence of a process outlives its users by some seconds, so the workers of operations and
+	// messages do not look for leaked goroutines.
+	if err == nil && c.Bank == "" && c.Broker == "" {
+		exit := history.Event{At: history.Now(), Kind: history.KindExit, Op: c.Op(0)}
+		if err := goleak.Find(before); err != nil {
+			exit.Leaks = err.Error()
+		}
+		writer.Append(exit)
+	}
+	return errors.Join(err, writer.Close())
+}
+
+// work makes calls in several goroutines. It returns when the last call has ended.
+func work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer *history.Writer) error {
 	var made atomic.Uint32
 	var callers sync.WaitGroup
 	stopPurging, err := startPurging(stop, c)
@@ -102,9 +105,6 @@ func work(stop context.Context, c *config.Config, writer *history.Writer) error 
 	}
 	callers.Wait()
 	stopPurging()
-	for _, p := range pools {
-		p.Close()
-	}
 	return nil
 }
 
