@@ -3,7 +3,7 @@
 //
 // The library contains no code for this. A mutant consists of edits of its source, which exist only
 // during the build (go build -overlay). An edit names a declaration and the code to replace in it:
-// an expression, statements, or words of SQL. If that code is not in the declaration exactly once,
+// a sequence of words of Go or SQL. If that code is not in the declaration exactly once,
 // the mutant no longer applies and must be adapted. A declaration may move to another file, and the
 // code may move within its declaration.
 //
