@@ -64,7 +64,7 @@ func TestDo_InterruptedCommitIsACommit(t *testing.T) {
 				return err
 			})
 			awaitTrue(t, l.pool, commitIsParked)
-			other := pgtest.Open(t, l.pool.Config().ConnString())
+			other := l.process()
 			wantIs(t, errOf(idemDo(context.Background(), other, scope, "k", hashA, l.charge("k"), idem.WithWait(0))), idem.ErrInProgress)
 			if test.cancels {
 				cancel()
@@ -112,12 +112,8 @@ func wantUnknown(t *testing.T, err error) *idem.OutcomeUnknownError {
 // visible.
 func (l *ledger) wantWaiting(n int) {
 	l.t.Helper()
-	if got := l.count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`); got != n {
-		l.t.Errorf("%d COMMITs wait for the standby, want %d", got, n)
-	}
-	if got := l.count("select count(*) from idem.records") + l.count("select count(*) from ledger"); got != 0 {
-		l.t.Errorf("%d rows are to be seen that no standby has", got)
-	}
+	l.wantCount("waiting COMMITs", n, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`)
+	l.wantCount("rows that no standby has", 0, "select (select count(*) from idem.records) + (select count(*) from ledger)")
 }
 
 // releaseParked makes Postgres finish the COMMITs that wait for the standby.
@@ -217,7 +213,7 @@ func TestDo_UnansweredCommitsAreBoundedAndEndWithThePool(t *testing.T) {
 	l := newLedger(t)
 	requireGhostStandby(t, l.pool)
 	var made dials
-	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(most), made.on)
+	pool := l.process(maxConns(most), made.on)
 	var unknown []*idem.OutcomeUnknownError
 	secrets := make([][]byte, calls)
 	for i := range calls {
@@ -255,7 +251,7 @@ func TestDo_NextUserOfTheConnectionCanCancelItsQuery(t *testing.T) {
 			defer cancel()
 			l := newLedger(t)
 			execute(t, l.pool, "create table u (id int unique deferrable initially deferred)")
-			pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+			pool := l.process(maxConns(1))
 			_, err := idemDo(ctx, pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) { execute(t, tx, sql); return ok, nil })
 			if committed := name == "committed"; (err == nil) != committed {
 				t.Errorf("err = %v", err)

@@ -17,7 +17,6 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
-	"github.com/idem-go/idem/lab/pgtest"
 )
 
 func TestDo_ExecutesOnceAndReplaysTheSameBytes(t *testing.T) {
@@ -79,9 +78,7 @@ func TestReject_UndoesTheWritesAndIsFinal(t *testing.T) {
 			}
 			wantSame(t, declined, first.Response)
 			wantReplay(t, name, first)(idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k")))
-			if l.entries("k") != 0 || l.records("k") != 1 {
-				t.Errorf("%d effects, %d records", l.entries("k"), l.records("k"))
-			}
+			l.wantStored("k", 0, 1)
 			l.wantFree("inner")
 		})
 	}
@@ -156,22 +153,19 @@ func TestDo_ExecutesOnceAtEveryIsolationLevelWithAnyLock(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(lock, "/", level), func(t *testing.T) {
 			t.Parallel()
-			dsn := pgtest.DSN(t)
-			// idem treats each pool as a process, so only the database can serialize their
-			// calls.
-			var pools []*pgxpool.Pool
-			for range 8 {
-				pools = append(pools, pgtest.Open(t, dsn, maxConns(2)))
+			l := newLedger(t, maxConns(2))
+			pools := []*pgxpool.Pool{l.pool} // only the database can serialize their calls
+			for range 7 {
+				pools = append(pools, l.process(maxConns(2)))
 			}
-			l := ledgerOn(t, pools[0])
 			for round := range 10 {
 				key := fmt.Sprint("k", round)
 				var calls sync.WaitGroup
 				var executed atomic.Int64
+				options := append([]idem.Option{idem.WithWait(limit), idem.WithRetries(100),
+					idem.WithTxOptions(pgx.TxOptions{IsoLevel: level})}, locks[lock]...)
 				for _, pool := range pools {
 					calls.Go(func() {
-						options := append([]idem.Option{idem.WithWait(limit), idem.WithRetries(100),
-							idem.WithTxOptions(pgx.TxOptions{IsoLevel: level})}, locks[lock]...)
 						res, err := idemDo(ctx, pool, scope, key, hashA, l.charge(key), options...)
 						if err != nil {
 							t.Error(err)
@@ -198,25 +192,21 @@ func TestDo_LoserOfTheInsertRaceSeesTheOutcomeOfTheWinner(t *testing.T) {
 	for _, level := range isoLevels {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
-			dsn := pgtest.DSN(t)
-			l := ledgerOn(t, pgtest.Open(t, dsn))
-			other := pgtest.Open(t, dsn)
+			l := newLedger(t)
+			other := l.process()
 			options := append([]idem.Option{idem.WithTxOptions(pgx.TxOptions{IsoLevel: level}), idem.WithWait(limit)}, locks["no lock"]...)
 			for key, end := range map[string]error{"succeeds": nil, "fails": errBusiness} {
 				first := l.hold(t, key, hashA, end, options...)
-				done := make(chan idem.Result, 1)
-				go func() {
-					res, err := idemDo(context.Background(), other, scope, key, hashA, l.charge(key), options...)
-					if err != nil {
-						t.Error(err)
-					}
-					done <- res
-				}()
+				var second idem.Result
+				done := inBackground(func() (err error) {
+					second, err = idemDo(context.Background(), other, scope, key, hashA, l.charge(key), options...)
+					return err
+				})
 				awaitBlocked(t, l.pool, 1)
 				first.release()
 				first.wait(t)
-				if second := await(t, "the loser", done); second.Replayed != (end == nil) {
-					t.Errorf("the winner %s: %+v", key, second)
+				if err := await(t, "the loser", done); err != nil || second.Replayed != (end == nil) {
+					t.Errorf("the winner %s: %+v, %v", key, second, err)
 				}
 				l.wantOnce(key)
 			}
@@ -265,9 +255,8 @@ func TestDo_NestedOnAnExhaustedPoolIsAnErrorNotADeadlock(t *testing.T) {
 // and every kind of failure of fn.
 func TestDo_OneEffectAndResponseUnderContentionAndFailures(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
-	pools := []*pgxpool.Pool{pgtest.Open(t, dsn, maxConns(8)), pgtest.Open(t, dsn, maxConns(8))}
-	l := ledgerOn(t, pools[0])
+	l := newLedger(t, maxConns(8))
+	pools := []*pgxpool.Pool{l.pool, l.process(maxConns(8))}
 	const keys, callers = 100, 32
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -384,7 +373,7 @@ func TestLookup_NeverMissesAnExecutionThatCommits(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	for _, isolation := range []string{"read committed", "serializable"} {
-		reader := pgtest.Open(t, l.pool.Config().ConnString(), withParameter("default_transaction_isolation", isolation))
+		reader := l.process(withParameter("default_transaction_isolation", isolation))
 		for i := range 30 {
 			held := l.hold(t, fmt.Sprint(isolation, i), hashA, nil)
 			held.release()

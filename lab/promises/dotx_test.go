@@ -12,16 +12,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/txn"
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
 func TestDoTx_CommitsWithTheCallersTransaction(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		l := newLedger(t, withMode(mode))
+	inFewModes(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) {
 		tx := l.begin(ctx)
 		first, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
 		if err != nil || first.Replayed || first.Status != 201 {
@@ -49,8 +48,7 @@ func TestDoTx_OldSnapshotIsASerializationFailure(t *testing.T) {
 		l.charged(ctx, key)
 		runs := l.runs.Load()
 		_, err = idem.DoTx(ctx, tx, scope, key, hashA, l.charge(key))
-		var pgErr *pgconn.PgError
-		if !errors.As(err, &pgErr) || pgErr.Code != "40001" || !idem.Retryable(err) {
+		if !txn.HasCode(err, "40001") || !idem.Retryable(err) {
 			t.Errorf("%s: err = %v, want the server's 40001", level, err)
 		}
 		if l.runs.Load() != runs {
@@ -63,8 +61,8 @@ func TestDoTx_OldSnapshotIsASerializationFailure(t *testing.T) {
 
 func TestDoTx_KeyOfAnOpenTransactionIsInProgress(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
-	l, elsewhere := ledgerOn(t, pgtest.Open(t, dsn)), pgtest.Open(t, dsn)
+	l := newLedger(t)
+	elsewhere := l.process()
 	holder := l.begin(ctx)
 	noError(t, errOf(idem.DoTx(ctx, holder, scope, "k", hashA, l.charge("k"))))
 	inProgress := func(name string, err error) {
@@ -124,23 +122,21 @@ var outers = map[string]func(ctx context.Context, l *ledger, key string, fn func
 		return idemDo(ctx, l.pool, scope, key, hashA, fn)
 	},
 	"DoTx": func(ctx context.Context, l *ledger, key string, fn func(pgx.Tx) (idem.Response, error)) (res idem.Result, err error) {
-		err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-			var err error
-			res, err = idem.DoTx(ctx, tx, scope, key, hashA, fn)
-			return err
-		})
+		err = pgx.BeginFunc(ctx, l.pool, joining(ctx, key, fn, &res))
 		return res, err
 	},
 	"DoTx in a savepoint": func(ctx context.Context, l *ledger, key string, fn func(pgx.Tx) (idem.Response, error)) (res idem.Result, err error) {
-		err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-			return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-				var err error
-				res, err = idem.DoTx(ctx, tx, scope, key, hashA, fn)
-				return err
-			})
-		})
+		err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error { return pgx.BeginFunc(ctx, tx, joining(ctx, key, fn, &res)) })
 		return res, err
 	},
+}
+
+// joining returns a function that calls DoTx in a transaction and stores the result.
+func joining(ctx context.Context, key string, fn func(pgx.Tx) (idem.Response, error), res *idem.Result) func(pgx.Tx) error {
+	return func(tx pgx.Tx) (err error) {
+		*res, err = idem.DoTx(ctx, tx, scope, key, hashA, fn)
+		return err
+	}
 }
 
 func TestDoTx_InsideFnIsPartOfTheOuterCall(t *testing.T) {
@@ -205,9 +201,7 @@ func TestDoTx_RollbackOfTheCallersSavepointUndoesTheCall(t *testing.T) {
 	}
 	l.wantFree("undone") // already free for others, because the lock was released with the savepoint
 	wantIs(t, errOf(idemDo(ctx, l.pool, scope, "kept", hashA, l.charge("kept"), idem.WithWait(0))), idem.ErrInProgress)
-	if res, err := idem.DoTx(ctx, tx, scope, "undone", hashB, l.charge("undone")); err != nil || !res.Replayed {
-		t.Errorf("the caller does not see who took over: %+v, %v", res, err)
-	}
+	replayed(t, "the caller sees who took over")(idem.DoTx(ctx, tx, scope, "undone", hashB, l.charge("undone")))
 	noError(t, tx.Commit(ctx))
 	l.wantOnce("undone")
 	l.wantOnce("kept")
@@ -267,8 +261,7 @@ func TestDoTx_OuterCallIsRecordedWhateverTheInnerOneDoes(t *testing.T) {
 // fn's.
 func TestDoTx_FailureLeavesTheTransactionUnchanged(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		l := newLedger(t, withMode(mode))
+	inFewModes(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) {
 		nothing := func(pgx.Tx) error { return nil }
 		for name, test := range map[string]struct {
 			end  func(pgx.Tx) error
@@ -404,7 +397,7 @@ func TestDoTx_TxInUseWhenFnReturnsClosesTheConnection(t *testing.T) {
 
 func TestDo_MissingSchemaIsExplained(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
+	inFewModes(t, func(t *testing.T, _ *ledger, mode pgx.QueryExecMode) {
 		l := ledgerOn(t, pgtest.Open(t, pgtest.EmptyDSN(t), withMode(mode), maxConns(1)))
 		explained := func(how string, err error) {
 			t.Helper()
@@ -499,7 +492,7 @@ func TestDoTx_FailureToPrepareSparesTheTransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t)
-			pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1), withParameter("lock_timeout", "50ms"))
+			pool := l.process(maxConns(1), withParameter("lock_timeout", "50ms"))
 			if warm {
 				noError(t, errOf(outers["DoTx"](ctx, ledgerOn(t, pool), "warm", answer(ok))))
 				awaitDue(t, pool)
@@ -565,9 +558,7 @@ func TestDoTx_ManyKeysInOneTransactionTakeFewLocks(t *testing.T) {
 				wantIs(t, errOf(idemDo(ctx, l.pool, scope, key, hashA, answer(ok), idem.WithWait(0))), idem.ErrInProgress, key)
 			}
 			noError(t, tx.Commit(ctx))
-			if got := l.count("select count(*) from idem.records where state = 'completed'"); got != 2*n {
-				t.Errorf("%d records", got)
-			}
+			l.wantCount("records", 2*n, "select count(*) from idem.records where state = 'completed'")
 		})
 	}
 }
@@ -615,8 +606,7 @@ func TestDoTx_FailurePastTheSavepointsAbortsTheTransaction(t *testing.T) {
 // lock_timeout of the caller stays as it was.
 func TestDoTx_RefusalPastTheSavepointsSparesTheTransaction(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		l := newLedger(t, withMode(mode))
+	inFewModes(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) {
 		l.charged(ctx, "recorded")
 		l.charged(ctx, "expired")
 		l.expire("expired")
@@ -629,9 +619,7 @@ func TestDoTx_RefusalPastTheSavepointsSparesTheTransaction(t *testing.T) {
 				return err
 			}
 			past(t, ctx, tx)
-			if res, err := idem.DoTx(ctx, tx, scope, "recorded", hashA, l.charge("recorded")); err != nil || !res.Replayed {
-				t.Errorf("%+v, %v", res, err)
-			}
+			replayed(t)(idem.DoTx(ctx, tx, scope, "recorded", hashA, l.charge("recorded")))
 			wantIs(t, errOf(idem.DoTx(ctx, tx, scope, "recorded", hashB, l.charge("recorded"))), idem.ErrMismatch)
 			for _, key := range []string{"held", "expired"} {
 				wantIs(t, errOf(idem.DoTx(ctx, tx, scope, key, hashA, l.charge(key))), idem.ErrInProgress, key)

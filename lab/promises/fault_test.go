@@ -71,9 +71,7 @@ func TestDo_LostCommitAcknowledgementIsResolved(t *testing.T) {
 				t.Errorf("%+v after %d runs", first, p.runs.Load())
 			}
 			wantSame(t, []string{"outcome_unknown", "resolved_committed", test.outcome}, p.watch.all())
-			if e, r := p.entries("k"), p.records("k"); e != test.effects || r != 1 {
-				t.Errorf("%d effects, %d records", e, r)
-			}
+			p.wantStored("k", test.effects, 1)
 			wantReplay(t, name, first)(idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k")))
 		})
 	}

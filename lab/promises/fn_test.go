@@ -16,7 +16,6 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/txn"
-	"github.com/idem-go/idem/lab/pgtest"
 )
 
 func TestDo_ContextEndingBeforeCommitRollsBack(t *testing.T) {
@@ -144,9 +143,7 @@ func TestDo_TransactionEndedBySQLIsNeverASuccess(t *testing.T) {
 					l.wantNone(key)
 				}
 			}
-			if n := l.entries("after"); n != 4 {
-				t.Errorf("%d effects after a ROLLBACK", n)
-			}
+			l.wantStored("after", 4, 0)
 			l.wantHealthy()
 		})
 	}
@@ -168,9 +165,8 @@ func (l *ledger) wantRefusedUntilExpiry(key string) {
 	}
 	l.wantOnce(key)
 	l.expire(key)
-	if l.charged(ctx, key); l.entries(key) != 2 {
-		l.t.Errorf("%d effects", l.entries(key))
-	}
+	l.charged(ctx, key)
+	l.wantStored(key, 2, 1)
 }
 
 func TestDo_IgnoredSQLErrorCommitsNothing(t *testing.T) {
@@ -204,8 +200,7 @@ func TestDo_IgnoredSQLErrorCommitsNothing(t *testing.T) {
 // server's error, and nothing is committed.
 func TestDo_ErrorAtCommitIsTheServersOwn(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		l := newLedger(t, maxConns(1), withMode(mode))
+	inFewModes(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) {
 		execute(t, l.pool, "create table uniq (n int unique deferrable initially deferred)")
 		execute(t, l.pool, "create function fail() returns trigger language plpgsql as 'begin raise exception using errcode = new.code; end'")
 		execute(t, l.pool, "create table raise (code text)")
@@ -230,7 +225,7 @@ func TestDo_ErrorAtCommitIsTheServersOwn(t *testing.T) {
 			l.wantSameConnections(made)
 			l.wantFree(code)
 		}
-	})
+	}, maxConns(1))
 }
 
 // Open results keep the connection busy. The connection is closed, and nothing is committed.
@@ -273,29 +268,6 @@ func TestDo_OpenResultsAbortAndCostTheConnection(t *testing.T) {
 	l.wantHealthy()
 }
 
-// A goroutine that fn has started must neither commit part of its work nor reach the next user of
-// the connection.
-func TestDo_TxInUseWhenFnReturnsCommitsNothing(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.DSN(t)
-	l, observer := ledgerOn(t, pgtest.Open(t, dsn, maxConns(1))), ledgerOn(t, pgtest.Open(t, dsn))
-	lock := observer.begin(ctx)
-	execute(t, lock, "select pg_advisory_xact_lock(42)")
-	var stray <-chan error
-	_, err := idemDo(ctx, l.pool, scope, "k", hashA, l.then("k", func(tx pgx.Tx) error {
-		stray = inBackground(func() error { return errOf(tx.Exec(ctx, "select pg_advisory_xact_lock(42)")) })
-		awaitTrue(t, observer.pool, "select count(*) = 1 from pg_locks where locktype = 'advisory' and not granted")
-		return nil
-	}))
-	wantIs(t, err, idem.ErrTxAborted)
-	if err := await(t, "the stray statement to end", stray); err == nil {
-		t.Error("the stray statement succeeded on a connection that was given up")
-	}
-	noError(t, lock.Rollback(ctx))
-	l.wantFreeSoon(l.pool, "k")
-	l.wantHealthy()
-}
-
 // lateArgument is an argument of a statement. It delays sending the statement until it is released.
 type lateArgument struct{ begun, sent chan struct{} }
 
@@ -307,28 +279,47 @@ func (a lateArgument) RewriteQuery(_ context.Context, _ *pgx.Conn, sql string, a
 	return sql, args, nil
 }
 
-// The goroutine is inside a method of tx when fn returns, but has sent nothing. The connection
-// appears idle.
-func TestDo_TxInUseNeverReachesTheNextUserOfTheConnection(t *testing.T) {
+// When fn returns, a goroutine that it has started is executing a statement, or is inside a method of
+// tx and has sent nothing, so that the connection appears idle. The goroutine must neither commit
+// part of its work nor reach the next user of the connection.
+func TestDo_TxInUseWhenFnReturnsCommitsNothing(t *testing.T) {
 	t.Parallel()
-	for _, end := range []error{nil, errBusiness, idem.Reject(ok)} {
+	for _, test := range []struct {
+		sent bool
+		end  error
+	}{{true, nil}, {false, nil}, {false, errBusiness}, {false, idem.Reject(ok)}} {
 		l := newLedger(t, maxConns(1))
-		late := newLateArgument()
+		observer := ledgerOn(t, l.process())
+		lock, late := observer.begin(ctx), newLateArgument()
+		execute(t, lock, "select pg_advisory_xact_lock(42)")
 		var stray <-chan error
-		idemDo(ctx, l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-			stray = inBackground(func() error { return errOf(tx.Exec(ctx, "insert into ledger (key) values ('stray')", late)) })
+		_, err := idemDo(ctx, l.pool, scope, "k", hashA, l.then("k", func(tx pgx.Tx) error {
+			stray = inBackground(func() error {
+				return errOf(tx.Exec(ctx, "insert into ledger (key) select 'stray' from pg_advisory_xact_lock(42)", late))
+			})
 			await(t, "the stray statement to begin", late.begun)
-			return ok, end
-		})
-		err := pgx.BeginFunc(ctx, l.pool, func(pgx.Tx) error { // the next user of the connection
-			close(late.sent)
+			if test.sent {
+				close(late.sent)
+				awaitBlocked(t, observer.pool, 1)
+			}
+			return test.end
+		}))
+		if test.sent {
+			wantIs(t, err, idem.ErrTxAborted)
+		}
+		noError(t, pgx.BeginFunc(ctx, l.pool, func(pgx.Tx) error { // the next user of the connection
+			if !test.sent {
+				close(late.sent)
+			}
 			if err := await(t, "the stray statement to end", stray); err == nil {
-				t.Errorf("after %v: the stray statement was executed in another's transaction", end)
+				t.Errorf("%+v: the stray statement was executed", test)
 			}
 			return nil
-		})
-		if n := l.entries("stray"); err != nil || n != 0 {
-			t.Errorf("after %v: %d stray effects were committed by another caller; %v", end, n, err)
+		}))
+		noError(t, lock.Rollback(ctx))
+		l.wantNone("stray")
+		if test.end == nil || test.end == errBusiness {
+			l.wantFreeSoon(l.pool, "k")
 		}
 		l.wantHealthy()
 	}
@@ -403,9 +394,7 @@ func TestDo_FnThatChangesItsRecordCommitsNothing(t *testing.T) {
 			_, err := outer(ctx, l, key, l.then(key, func(tx pgx.Tx) error { execute(t, tx, sql); return nil }))
 			wantIs(t, err, idem.ErrTxEnded, key)
 			l.wantNone(key)
-			if n := l.count("select count(*) from idem.records"); n != 0 {
-				t.Errorf("%s: %d records are left", key, n)
-			}
+			l.wantCount(key+": records", 0, "select count(*) from idem.records")
 			l.wantSameConnections(made)
 		}
 	}
@@ -579,8 +568,7 @@ func TestDo_FnThatChangesTheRoleMustResetIt(t *testing.T) {
 				l.wantOnce(key)
 				continue
 			}
-			var pgErr *pgconn.PgError
-			if !errors.As(err, &pgErr) || pgErr.Code != "42501" || !containsAll(err.Error(), "SET LOCAL ROLE", "RESET ROLE") {
+			if !txn.HasCode(err, "42501") || !containsAll(err.Error(), "SET LOCAL ROLE", "RESET ROLE") {
 				t.Errorf("%s: err = %v", key, err)
 			}
 			l.wantNone(key)
@@ -602,7 +590,7 @@ func containsAll(s string, parts ...string) bool {
 func TestDo_RoleThatOutlivesFnCostsTheConnection(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+	pool := l.process(maxConns(1))
 	for _, role := range []string{"set local role pg_monitor", "set role pg_monitor; commit; begin"} {
 		_, err := idemDo(ctx, pool, scope, "denied", hashA, func(tx pgx.Tx) (idem.Response, error) {
 			execute(t, tx, role)
@@ -628,7 +616,7 @@ func TestDo_FnThatOutlastsAServerTimeoutRunsOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t)
-			pool := pgtest.Open(t, l.pool.Config().ConnString())
+			pool := l.process()
 			_, err := idemDo(ctx, pool, scope, "k", hashA, l.then("k", func(tx pgx.Tx) error {
 				pid := tx.Conn().PgConn().PID()
 				execute(t, tx, "set local idle_in_transaction_session_timeout = '10ms'")

@@ -218,6 +218,12 @@ func ledgerOn(t testing.TB, pool *pgxpool.Pool) *ledger {
 	return &ledger{t: t, pool: pool}
 }
 
+// process returns another pool for the database. idem treats another pool as another process.
+func (l *ledger) process(configure ...func(*pgxpool.Config)) *pgxpool.Pool {
+	l.t.Helper()
+	return pgtest.Open(l.t, l.pool.Config().ConnString(), configure...)
+}
+
 // charge returns a fn that inserts one entry for key and responds with its id. So no two executions
 // have the same response.
 func (l *ledger) charge(key string) func(pgx.Tx) (idem.Response, error) {
@@ -278,23 +284,52 @@ func (l *ledger) count(sql string, args ...any) int {
 	return n
 }
 
+// wantCount fails the test unless a query counts want.
+func (l *ledger) wantCount(what string, want int, sql string, args ...any) {
+	l.t.Helper()
+	if n := l.count(sql, args...); n != want {
+		l.t.Errorf("%s: %d, want %d", what, n, want)
+	}
+}
+
+// wantStored fails the test unless the key has these numbers of entries and records.
+func (l *ledger) wantStored(key string, entries, records int) {
+	l.t.Helper()
+	if e, r := l.entries(key), l.records(key); e != entries || r != records {
+		l.t.Errorf("key %q: %d effects and %d records, want %d and %d", key, e, r, entries, records)
+	}
+}
+
 // wantOnce fails the test unless the key has exactly one entry and one record, both of the same
 // execution.
 func (l *ledger) wantOnce(key string) {
 	l.t.Helper()
-	if n := l.count(`select count(*) from ledger l full join idem.records r using (key, execution_id) where key = $1`, key); n != 1 {
-		l.t.Errorf("key %q: %d effects and records that do not pair up to one", key, n)
-	}
-	if e, r := l.entries(key), l.records(key); e != 1 || r != 1 {
-		l.t.Errorf("key %q: %d effects and %d records, want one of each", key, e, r)
-	}
+	l.wantCount(key+": pairs", 1, `select count(*) from ledger l full join idem.records r using (key, execution_id) where key = $1`, key)
+	l.wantStored(key, 1, 1)
 }
 
 // wantNone fails the test if the key has an entry or a record.
 func (l *ledger) wantNone(key string) {
 	l.t.Helper()
-	if e, r := l.entries(key), l.records(key); e != 0 || r != 0 {
-		l.t.Errorf("key %q: %d effects and %d records, want none", key, e, r)
+	l.wantStored(key, 0, 0)
+}
+
+// executed returns a function that fails the test unless a call has executed.
+func executed(t testing.TB, about ...any) func(idem.Result, error) {
+	return wantDone(t, false, about...)
+}
+
+// replayed returns a function that fails the test unless a call is a replay.
+func replayed(t testing.TB, about ...any) func(idem.Result, error) {
+	return wantDone(t, true, about...)
+}
+
+func wantDone(t testing.TB, replayed bool, about ...any) func(idem.Result, error) {
+	return func(res idem.Result, err error) {
+		t.Helper()
+		if err != nil || res.Replayed != replayed {
+			t.Errorf("%s %+v, %v, want Replayed to be %t", fmt.Sprint(about...), res, err, replayed)
+		}
 	}
 }
 
@@ -430,36 +465,56 @@ func withLimits(acquire, commit, resolve time.Duration) idem.Option {
 // withLock makes a call take the advisory lock that lock returns, or none if lock returns nil.
 func withLock(lock func(scope, key string) *int64) idem.Option { return internals.WithLock(lock) }
 
-// watch is an observer that a test can wait on.
+// watch is an observer that records everything and that a test can wait on.
 type watch struct {
 	mu     sync.Mutex
-	seen   []string // events and outcomes, in order
+	seen   []string // events and outcomes, in order, without stages
 	change chan struct{}
+
+	starts  []idem.TraceStartData
+	events  []idem.TraceEventData // without stages
+	ends    []idem.TraceEndData
+	stages  []string // all events and outcomes
+	foreign int      // events whose context is not the one that TraceStart returned
 }
 
 func newWatch() *watch { return &watch{change: make(chan struct{})} }
 
-func (w *watch) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context { return ctx }
+func (w *watch) TraceStart(ctx context.Context, data idem.TraceStartData) context.Context {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.starts = append(w.starts, data)
+	return context.WithValue(ctx, w, true)
+}
 
-func (w *watch) TraceEvent(_ context.Context, data idem.TraceEventData) {
-	if !isStage(data.Event) {
-		w.add(string(data.Event))
+func (w *watch) TraceEvent(ctx context.Context, data idem.TraceEventData) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.add(ctx, string(data.Event)) {
+		w.events = append(w.events, data)
 	}
 }
 
-// isStage reports whether an event occurs in every call that executes.
-func isStage(event idem.Event) bool {
-	return event == idem.EventExecuting || event == idem.EventRecording
-}
-
-func (w *watch) TraceEnd(_ context.Context, data idem.TraceEndData) { w.add(string(data.Outcome)) }
-
-func (w *watch) add(what string) {
+func (w *watch) TraceEnd(ctx context.Context, data idem.TraceEndData) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.add(ctx, string(data.Outcome))
+	w.ends = append(w.ends, data)
+}
+
+// add reports whether what was seen is not a stage, which occurs in every call that executes.
+func (w *watch) add(ctx context.Context, what string) bool {
+	if ctx.Value(w) == nil {
+		w.foreign++
+	}
+	w.stages = append(w.stages, what)
+	if what == string(idem.EventExecuting) || what == string(idem.EventRecording) {
+		return false
+	}
 	w.seen = append(w.seen, what)
 	close(w.change)
 	w.change = make(chan struct{})
+	return true
 }
 
 func (w *watch) all() []string {

@@ -91,19 +91,31 @@ func TestDo_RefusesInvalidNamesBeforeAnySQL(t *testing.T) {
 	}
 }
 
-func TestDo_RefusesNilArguments(t *testing.T) {
+// The zero hash that HashJSON returns with an error would make all such requests equal.
+func TestDo_RefusesNilArgumentsAndTheZeroHashBeforeAnySQL(t *testing.T) {
 	t.Parallel()
-	for name, call := range map[string]func() error{
-		"nil fn":           func() error { _, err := idemDo(ctx, nowhere(t), scope, "k", hashA, nil); return err },
-		"nil pool":         func() error { _, err := idemDo(ctx, nil, scope, "k", hashA, neverCalled(t)); return err },
-		"nil fn of DoJSON": func() error { _, _, err := idem.DoJSON[int](ctx, nowhere(t), scope, "k", hashA, nil); return err },
-		"nil tx":           func() error { _, err := idem.DoTx(ctx, nil, scope, "k", hashA, neverCalled(t)); return err },
-		"nil fn of DoTx":   func() error { _, err := idem.DoTx(ctx, unusable{}, scope, "k", hashA, nil); return err },
-		"nil for Lookup":   func() error { _, err := idem.Lookup(ctx, nil, scope, "k"); return err },
+	pool, fn := nowhere(t), neverCalled(t)
+	zero, _ := idem.HashJSON([]byte("not JSON"))
+	_, _, nilOfJSON := idem.DoJSON[int](ctx, pool, scope, "k", hashA, nil)
+	for name, err := range map[string]error{
+		"nil fn":                     errOf(idemDo(ctx, pool, scope, "k", hashA, nil)),
+		"nil pool":                   errOf(idemDo(ctx, nil, scope, "k", hashA, fn)),
+		"nil fn of DoJSON":           nilOfJSON,
+		"nil tx":                     errOf(idem.DoTx(ctx, nil, scope, "k", hashA, fn)),
+		"nil fn of DoTx":             errOf(idem.DoTx(ctx, unusable{}, scope, "k", hashA, nil)),
+		"nil for Lookup":             errOf(idem.Lookup(ctx, nil, scope, "k")),
+		"zero hash":                  errOf(idemDo(ctx, pool, scope, "k", zero, fn)),
+		"zero hash of DoTx":          errOf(idem.DoTx(ctx, unusable{}, scope, "k", zero, fn)),
+		"zero hash of an operation":  errOf(internals.Do(ctx, pool, scope, "k", zero, nil, nil)),
+		"zero hash, operation in tx": errOf(internals.Start(ctx, unusable{}, scope, "k", zero, nil, nil)),
 	} {
-		if err := call(); err == nil || idem.Retryable(err) {
+		isZero := errors.Is(err, idem.ErrInvalidHash) && idem.CauseOf(err) == idem.CauseInvalid
+		if err == nil || idem.Retryable(err) || strings.HasPrefix(name, "zero") != isZero {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if pool.Stat().AcquireCount() != 0 {
+		t.Error("the pool was asked for a connection")
 	}
 }
 
@@ -117,8 +129,7 @@ var acceptedNames = []string{
 
 func TestDo_TakesNamesVerbatimAndKeepsThemApart(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		l := newLedger(t, withMode(mode))
+	inFewModes(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) {
 		long := strings.Repeat("s", 512)
 		bodies := map[string]string{}
 		for round := range 2 {
@@ -240,32 +251,6 @@ func TestHashes_AreFrozen(t *testing.T) {
 			t.Errorf("%s hashes like %s", v.Name, other)
 		}
 		owner[hashes[0]] = v.Name
-	}
-}
-
-// The zero hash that HashJSON returns with an error would make all such requests equal.
-func TestDo_RefusesTheZeroHashBeforeAnySQL(t *testing.T) {
-	t.Parallel()
-	pool := nowhere(t)
-	ignored, _ := idem.HashJSON([]byte("not JSON"))
-	for name, call := range map[string]func() error{
-		"Do":   func() error { return errOf(idemDo(ctx, pool, scope, "k", ignored, neverCalled(t))) },
-		"DoTx": func() error { return errOf(idem.DoTx(ctx, unusable{}, scope, "k", ignored, neverCalled(t))) },
-		"an operation": func() error {
-			_, err := internals.Do(ctx, pool, scope, "k", ignored, nil, nil)
-			return err
-		},
-		"an operation inside a transaction": func() error {
-			_, err := internals.Start(ctx, unusable{}, scope, "k", ignored, nil, nil)
-			return err
-		},
-	} {
-		if err := call(); !errors.Is(err, idem.ErrInvalidHash) || idem.CauseOf(err) != idem.CauseInvalid || idem.Retryable(err) {
-			t.Errorf("%s: err = %v", name, err)
-		}
-	}
-	if pool.Stat().AcquireCount() != 0 {
-		t.Error("the pool was asked for a connection")
 	}
 }
 
@@ -392,8 +377,7 @@ func TestTTL_CountsExactlyFromTheRecording(t *testing.T) {
 
 func TestDo_TxOptionsApplyToTheTransactionOfFn(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		l := newLedger(t, withMode(mode))
+	inFewModes(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) {
 		for name, test := range map[string]struct {
 			options               pgx.TxOptions
 			isolation, deferrable string

@@ -300,7 +300,7 @@ func TestSealing_RolloutAndRotationLeaveNothingUnreadable(t *testing.T) {
 	l := newLedger(t)
 	call := func(version int, key string, replayed bool) {
 		t.Helper()
-		pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+		pool := l.process(maxConns(1))
 		defer pool.Close()
 		res, err := idemDo(ctx, pool, scope, key, hashA, l.ending(key, idem.Response{Header: header{"Of": {key}}, Body: []byte(key)}, nil), versions[version].opts...)
 		if err != nil || string(res.Body) != key || res.Header["Of"][0] != key || res.Replayed != replayed {

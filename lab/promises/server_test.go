@@ -64,10 +64,7 @@ func TestRoles_OfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 	calling, purging := pgtest.Open(t, as(dsn, own.Replace("idem_call"))), pgtest.Open(t, as(dsn, own.Replace("idem_purge")))
 
 	for _, replayed := range []bool{false, true} {
-		res, err := idemDo(ctx, calling, scope, "key", hashA, func(tx pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil })
-		if err != nil || res.Replayed != replayed {
-			t.Fatalf("as idem_call: %+v, %v; want Replayed to be %v", res, err, replayed)
-		}
+		wantDone(t, replayed, "as idem_call")(idemDo(ctx, calling, scope, "key", hashA, answer(ok)))
 	}
 	if _, err := idemDo(ctx, purging, scope, "key", hashA, neverCalled(t)); err == nil || !containsAll(err.Error(), "42501", "the role needs", "idem.records") {
 		t.Errorf("as idem_purge: %v; want an error that names the grants", err)
@@ -83,9 +80,7 @@ func TestRoles_OfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 	for _, what := range []string{"PARTITION BY HASH", "GRANT DELETE", "isleaf"} {
 		exec(migrating, operating(t, what))
 	}
-	if _, err := idemDo(ctx, calling, scope, "key of a partition", hashA, func(tx pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }); err != nil {
-		t.Errorf("partitioned, as idem_call: %v", err)
-	}
+	executed(t, "partitioned, as idem_call")(idemDo(ctx, calling, scope, "key of a partition", hashA, answer(ok)))
 	execute(t, admin, "update idem.records set expires_at = now() - interval '2 hours'")
 	if rep, err := purge.Once(ctx, purging, purge.Options{}); err != nil || rep.Deleted != 1 {
 		t.Errorf("partitioned, purge as idem_purge: %+v, %v; want one record deleted", rep, err)
@@ -139,12 +134,9 @@ func TestRecords_MayBePartitionedDuringCalls(t *testing.T) {
 	if parts := l.count("select count(distinct tableoid) from idem.records"); parts < 8 {
 		t.Errorf("the records are in %d partitions", parts)
 	}
-	if twice := l.count("select count(*) from (select key from ledger group by key having count(*) > 1) _"); twice > 0 {
-		t.Errorf("%d keys were executed twice", twice)
-	}
-	if odd := l.count("select count(*) from ledger full join idem.records using (key, execution_id) where ledger.id is null or records.key is null"); odd > 0 {
-		t.Errorf("%d effects and records do not pair up", odd)
-	}
+	l.wantCount("keys that were executed twice", 0, "select count(*) from (select key from ledger group by key having count(*) > 1) _")
+	l.wantCount("effects and records that do not pair up", 0,
+		"select count(*) from ledger full join idem.records using (key, execution_id) where ledger.id is null or records.key is null")
 	records := l.count("select count(*) from idem.records")
 	l.expireAll()
 	if rep, err := purge.Once(ctx, l.pool, purge.Options{Grace: time.Nanosecond}); err != nil || rep.Deleted != int64(records) {
@@ -189,9 +181,7 @@ func TestDo_SerializableStrangersDoNotAbortEachOther(t *testing.T) {
 				})
 			}
 			group.Wait()
-			if n := l.count("select count(*) from idem.records where key like '1-%'"); n != workers*calls {
-				t.Errorf("%d records", n)
-			}
+			l.wantCount("records", workers*calls, "select count(*) from idem.records where key like '1-%'")
 		})
 	}
 }
@@ -255,9 +245,7 @@ func TestRepeatedWrite_UniqueKeyOutlivesTheRecord(t *testing.T) {
 	if res, err := invoice(); err != nil || res.Status != 409 || res.Replayed || !res.Rejected {
 		t.Errorf("after the record has expired: %+v, %v", res, err)
 	}
-	if n := l.count("select count(*) from invoices"); n != 1 {
-		t.Errorf("%d invoices", n)
-	}
+	l.wantCount("invoices", 1, "select count(*) from invoices")
 }
 
 func execute(t testing.TB, db interface {

@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/lab/pgtest"
 )
 
 func TestWait_DuplicatesInTheProcessHoldNoConnection(t *testing.T) {
@@ -56,19 +55,15 @@ func TestWait_DuplicatesInTheProcessHoldNoConnection(t *testing.T) {
 
 func TestWait_DuplicatesOfAnotherProcessHoldNoConnection(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
-	l := ledgerOn(t, pgtest.Open(t, dsn))
-	other := ledgerOn(t, pgtest.Open(t, dsn, maxConns(1))) // idem treats another pool as another process
+	l := newLedger(t)
+	other := ledgerOn(t, l.process(maxConns(1)))
 	first := l.hold(t, "k", hashA, nil)
 	const duplicates = 50
 	w := newWatch()
 	var calls sync.WaitGroup
 	for range duplicates {
 		calls.Go(func() {
-			res, err := idemDo(ctx, other.pool, scope, "k", hashA, neverCalled(t), idem.WithWait(limit), idem.WithObserver(w))
-			if err != nil || !res.Replayed {
-				t.Errorf("res = %+v, err = %v", res, err)
-			}
+			replayed(t)(idemDo(ctx, other.pool, scope, "k", hashA, neverCalled(t), idem.WithWait(limit), idem.WithObserver(w)))
 		})
 	}
 	w.await(t, "waiting", duplicates)
@@ -83,9 +78,8 @@ func TestWait_DuplicatesOfAnotherProcessHoldNoConnection(t *testing.T) {
 
 func TestWait_OneWaiterTakesOverIfTheFirstRunFails(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
-	l := ledgerOn(t, pgtest.Open(t, dsn))
-	for where, pool := range map[string]*pgxpool.Pool{"here": l.pool, "another process": pgtest.Open(t, dsn)} {
+	l := newLedger(t)
+	for where, pool := range map[string]*pgxpool.Pool{"here": l.pool, "another process": l.process()} {
 		for _, how := range []string{"fails", "panics"} {
 			key := where + " " + how
 			gate, begun, ended := make(chan struct{}), make(chan struct{}), make(chan any, 1)
@@ -129,11 +123,10 @@ func TestWait_OneWaiterTakesOverIfTheFirstRunFails(t *testing.T) {
 // second if that is longer.
 func TestWait_EndsWithInProgressAfterItsTime(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
-	l := ledgerOn(t, pgtest.Open(t, dsn))
+	l := newLedger(t)
 	held := l.hold(t, "k", hashA, nil)
 	defer held.release()
-	for name, pool := range map[string]*pgxpool.Pool{"same process": l.pool, "another process": pgtest.Open(t, dsn)} {
+	for name, pool := range map[string]*pgxpool.Pool{"same process": l.pool, "another process": l.process()} {
 		for wait, retryAfter := range map[time.Duration]time.Duration{0: time.Second, 150 * time.Millisecond: time.Second, 1100 * time.Millisecond: 1100 * time.Millisecond} {
 			begun := time.Now()
 			_, err := idemDo(context.Background(), pool, scope, "k", hashA, neverCalled(t), idem.WithWait(wait))
@@ -248,7 +241,7 @@ func TestDo_WaitsForALockedTableAsForAHeldKey(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()
 			l := newLedger(t)
-			on := ledgerOn(t, pgtest.Open(t, l.pool.Config().ConnString(), withParameter("lock_timeout", timeout)))
+			on := ledgerOn(t, l.process(withParameter("lock_timeout", timeout)))
 			on.charged(ctx, "before") // prepares the statements
 			unlock := lockRecords(t, l.pool)
 			wantIs(t, errOf(idemDo(ctx, on.pool, scope, "k", hashA, on.charge("k"), idem.WithWait(10*time.Millisecond))), idem.ErrInProgress)
@@ -270,7 +263,7 @@ func TestDo_NoWaitEndsWhileTheLeaderCannotClaim(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	l := newLedger(t)
-	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+	pool := l.process(maxConns(1))
 	for name, block := range map[string]func() (release func()){
 		"blocked": func() func() {
 			l.charged(ctx, "blocked")
@@ -337,7 +330,7 @@ func TestDo_ClosesTheConnectionToADemotedPrimary(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	for _, retries := range []int{0, 1} {
-		pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+		pool := l.process(maxConns(1))
 		execute(t, pool, "set default_transaction_read_only = on")
 		key := fmt.Sprint(retries, " retries")
 		if _, err := idemDo(ctx, pool, scope, key, hashA, l.charge(key), idem.WithRetries(retries)); retries == 0 && !idem.Retryable(err) || retries > 0 && err != nil {
@@ -379,7 +372,7 @@ func TestDo_WaitEndsWhateverHoldsTheKey(t *testing.T) {
 				t.Parallel()
 				l := newLedger(t)
 				hold(t, l)
-				on := ledgerOn(t, pgtest.Open(t, l.pool.Config().ConnString(), withMode(mode), maxConns(1)))
+				on := ledgerOn(t, l.process(withMode(mode), maxConns(1)))
 				ctx, cancel := context.WithTimeout(context.Background(), limit)
 				defer cancel()
 				err := pgx.BeginFunc(ctx, on.pool, func(tx pgx.Tx) error {
