@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/torture/fault"
 	"github.com/idem-go/idem/lab/torture/mutant"
@@ -159,19 +161,11 @@ func possible(faults []fault.Name) error {
 // inParallel runs all tasks, with the given number of jobs at a time, and joins their errors.
 func inParallel(jobs int, tasks []func() error) error {
 	errs := make([]error, len(tasks))
-	next := make(chan int)
-	var working sync.WaitGroup
-	for range jobs {
-		working.Go(func() {
-			for i := range next {
-				errs[i] = tasks[i]()
-			}
-		})
+	var group errgroup.Group
+	group.SetLimit(jobs)
+	for i, task := range tasks {
+		group.Go(func() error { errs[i] = task(); return nil })
 	}
-	for i := range tasks {
-		next <- i
-	}
-	close(next)
-	working.Wait()
+	_ = group.Wait()
 	return errors.Join(errs...)
 }

@@ -344,3 +344,104 @@ func TestModel_JudgesTheMovesOfAnOperation(t *testing.T) {
 		})
 	}
 }
+
+// owned adds a claim by the worker of slot 0 before everything else, and a release after it.
+func (r *told) owned(given *journal.Move) {
+	taken := *given
+	taken.Owner, taken.State, taken.At, taken.Attempts = 1, "running", time.Nanosecond, 1
+	r.moves = append(r.moves, &taken, given)
+}
+
+// idle adds a claim by the process of slot 0, which does not run the operation and has its last line
+// at the given time. The process of slot busy begins other work later.
+func (r *told) idle(last time.Duration, busy int) {
+	taken := r.moved("running", "", 1)
+	taken.At, taken.Attempts = 2*time.Minute, 1
+	r.moves, r.stop = append(r.moves, taken), 9*time.Minute
+	r.events = append(r.events, journal.Event{Kind: journal.KindExit, Op: history.NewOp(0, 0, 900), At: last},
+		journal.Event{Kind: journal.KindBegin, Op: history.NewOp(busy, 0, 902), Operation: "another", At: r.stop})
+}
+
+func TestFiles_FindsEachBrokenPromiseOfADay(t *testing.T) {
+	t.Parallel()
+	ask := func(r *told, step, place, key string, at time.Duration) {
+		r.entries = append(r.entries, journal.Entry{Operation: "id", Step: step, Place: place, Key: key, At: at})
+	}
+	heard := func(r *told, at time.Duration) {
+		r.events = append(r.events, journal.Event{Kind: journal.KindHeard, Op: history.NewOp(0, 0, 500), At: at, Operation: "id", Name: "charge-2", Value: "receipt"})
+	}
+	wantFound(t, []broken{
+		{"a call that was begun is not on record", rule.InDoubt, "completed", func(r *told) { ask(r, "charge-7", "place 7", "a", time.Second) }},
+		{"a step is put in front of a call that was begun", rule.InDoubt, "completed", func(r *told) { r.steps[0].Recorded = 10 * time.Second }},
+		{"a charge under two keys", rule.OneKey, "completed", func(r *told) { ask(r, "charge-1", journal.Place(1), "another", 10*time.Second) }},
+		{"the answer does not know of a charge", rule.Stands, "completed", func(r *told) { delete(r.record.Answer.Paid, journal.Place(1)) }},
+		{"an answer of the bank is forgotten", rule.Kept, "completed", func(r *told) {
+			heard(r, 30*time.Second)
+			m := r.moved("running", "", 0)
+			delete(m.Known, "charge-2")
+			r.owned(m)
+		}},
+		{"an error that says something else", rule.SameError, "completed", func(r *told) {
+			r.events = append(r.events, journal.Event{Kind: journal.KindSaw, Operation: "id", Name: "card-1", Value: "declined: false"})
+		}},
+		{"another value", rule.SameValue, "completed", func(r *told) {
+			r.events = append(r.events, journal.Event{Kind: journal.KindSaw, Operation: "id", Name: "count-1", Value: "as it was: false"})
+		}},
+		{"an attempt that was not made is final", rule.Unsent, "failed", func(r *told) {
+			r.steps[1].Outcome = "failed"
+			r.events = append(r.events, journal.Event{Kind: journal.KindUnsent, Operation: "id", Name: "charge-1"})
+		}},
+		{"parked by a bound while callers left", rule.Innocent, "completed", func(r *told) {
+			m := r.moved("parked", "too_many_deaths", 0)
+			m.Deaths = 20
+			r.owned(m)
+		}},
+		{"a code that has not changed", rule.Reason, "completed", func(r *told) {
+			m := r.moved("parked", "code_changed", 0)
+			r.owned(m)
+		}},
+		{"what is canceled is begun anew", rule.Anew, "completed", func(r *told) {
+			call := history.NewOp(0, 0, 900)
+			r.events = append(r.events, journal.Event{Kind: journal.KindCall, Op: call, Key: r.operation.Key},
+				journal.Event{Kind: journal.KindWait, Op: call, At: 2 * time.Second},
+				journal.Event{Kind: journal.KindBegin, Op: history.NewOp(0, 0, 901), Operation: "id", By: call, At: 5 * time.Second})
+			former := &journal.Operation{ID: "former", Key: r.operation.Key, State: "undone", Canceled: true}
+			r.former = former
+			r.moves = append(r.moves, &journal.Move{Operation: "former", State: "running", Owner: 1, At: time.Second},
+				&journal.Move{Operation: "former", State: "running", Canceled: true, At: 3 * time.Second})
+		}},
+		{"an operation that was claimed is not run", rule.Woken, "completed", func(r *told) { r.idle(10*time.Minute, 0) }},
+		{"an operation of a process that died is not run", rule.Woken, "completed", func(r *told) { r.idle(2*time.Minute+time.Second, 1) }},
+		{"a call is told of another operation", rule.Awaited, "completed", func(r *told) {
+			r.events = append(r.events, journal.Event{Kind: journal.KindWait, Op: r.events[0].Op, At: 2 * time.Second})
+			r.former = &journal.Operation{ID: "former", Key: r.operation.Key, State: "undone", Canceled: true}
+			r.moves = append(r.moves, &journal.Move{Operation: "former", State: "running", At: time.Second},
+				&journal.Move{Operation: "former", State: "undone", Canceled: true, At: 3 * time.Second})
+		}},
+	}, completedOrFailed(t))
+}
+
+// Cancel waits for the answer of a call in progress, unless its process was harmed.
+func TestFiles_FindsACancelThatDoesNotWait(t *testing.T) {
+	t.Parallel()
+	key := keyOf(t, func(p journal.Plan) bool { return p.Rounds[0].Call == journal.Once && p.Rounds[0].Day == journal.Day{} })
+	run := history.NewOp(0, 0, 1)
+	r := &told{
+		operation: &journal.Operation{ID: "id", Key: key, State: "undone", Canceled: true},
+		record:    &journal.Record{ID: "another"},
+		events: []journal.Event{
+			{Kind: journal.KindBegin, Op: run, Operation: "id", At: time.Second},
+			{Kind: journal.KindHeard, Op: run, Operation: "id", At: 3 * time.Second, Name: "charge-1", Value: "receipt"},
+			{Kind: journal.KindEnd, Op: run, Operation: "id", At: 4 * time.Second},
+		},
+		moves: []*journal.Move{
+			{Operation: "id", State: "running", Epoch: 1, Owner: 1, At: time.Second, Step: "charge-1"},
+			{Operation: "id", State: "running", Epoch: 2, Canceled: true, By: 9, At: 2 * time.Second, Step: "charge-1"},
+			{Operation: "id", State: "parked", Epoch: 3, Canceled: true, By: 9, At: 5 * time.Second, Step: "charge-1",
+				Reason: "call_in_doubt", ReasonStep: "charge-1"},
+		},
+	}
+	if found := r.audited(t); !slices.Contains(found, rule.Waits) {
+		t.Errorf("found %q", found)
+	}
+}

@@ -30,10 +30,9 @@ func claimMutants() []Mutant {
 		},
 		{
 			Name: "takeover-unchecked", About: "a record that was seen to be expired is taken over even if it has a live successor by then",
-			Duration: 6 * time.Second,
-			Faults:   []fault.Name{fault.Delay, fault.Freeze},
-			Rules:    []rule.Rule{rule.Once, rule.Order},
-			Edits:    []Edit{{"internal/db.TakeOverSQL", "WHERE r.expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()\n", "WHERE true\n"}},
+			Faults: []fault.Name{fault.Delay, fault.Freeze}, Duration: 6 * time.Second,
+			Rules: []rule.Rule{rule.Once, rule.Order},
+			Edits: []Edit{{"internal/db.TakeOverSQL", "WHERE r.expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()\n", "WHERE true\n"}},
 		},
 		{
 			Name: "one-lock", About: "all keys are claimed under one and the same lock",
@@ -127,8 +126,7 @@ func commitMutants() []Mutant {
 		},
 		{
 			Name: "lost-is-an-error", About: "an answer to COMMIT that is lost is reported as a failure",
-			Duration: 5 * time.Second,
-			Faults:   lostCommits, Rules: []rule.Rule{rule.Nothing},
+			Faults: lostCommits, Rules: []rule.Rule{rule.Nothing}, Duration: 5 * time.Second,
 			Edits: []Edit{{"idem.call.proceed", "ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)", "ending = failed"}},
 		},
 		{
@@ -198,9 +196,8 @@ func fnMutants() []Mutant {
 		},
 		{
 			Name: "joined-failure-goes-on", About: "a DoTx without a savepoint does not abort the transaction after a failure",
-			Duration: 6 * time.Second,
-			Rules:    []rule.Rule{rule.Processing, rule.Nothing},
-			Edits:    []Edit{{"internal/txn.Joined.Undo", "abort", `"select 1"`}},
+			Rules: []rule.Rule{rule.Processing, rule.Nothing}, Duration: 6 * time.Second,
+			Edits: []Edit{{"internal/txn.Joined.Undo", "abort", `"select 1"`}},
 		},
 		{
 			Name: "claim-unchecked", About: "a response is recorded although fn has ended the transaction of the claim and begun another",
@@ -226,9 +223,8 @@ func memoryMutants() []Mutant {
 		},
 		{
 			Name: "no-handover", About: "a leader that fails hands over to nobody: those who wait for it do so in vain",
-			Duration: 6 * time.Second,
-			Rules:    []rule.Rule{rule.Holder},
-			Edits:    []Edit{{"internal/flight.Flight.Abandon", "f.next <- struct{}{}", ""}},
+			Rules: []rule.Rule{rule.Holder}, Duration: 6 * time.Second,
+			Edits: []Edit{{"internal/flight.Flight.Abandon", "f.next <- struct{}{}", ""}},
 		},
 	}
 }

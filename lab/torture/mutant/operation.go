@@ -98,8 +98,7 @@ func operationMutants() []Mutant {
 		},
 		{
 			Name: "second-commit", About: "what a step has returned is remembered in a commit of its own, behind that of what it has written",
-			Duration: 6 * time.Second,
-			Rules:    []rule.Rule{rule.StepOnce, rule.StepWhole},
+			Rules: []rule.Rule{rule.StepOnce, rule.StepWhole}, Duration: 6 * time.Second,
 			Edits: []Edit{
 				{"operation.Op.requests", "requests = append(requests, &r)", "_ = r"},
 				{"operation.Op.commit", "w.epoch = max(w.epoch, 1)", `w.epoch = max(w.epoch, 1)
@@ -125,9 +124,8 @@ func operationMutants() []Mutant {
 		},
 		{
 			Name: "undo-twice", About: "a process that takes the operation up does not see which undos have run",
-			Duration: 6 * time.Second,
-			Rules:    []rule.Rule{rule.UndoneOnce, rule.StepOnce, rule.CallOnce},
-			Edits:    []Edit{{"operation.Op.runUndo", "op.work.journal.undos[name]", `op.work.journal.undos["not "+name]`}},
+			Rules: []rule.Rule{rule.UndoneOnce, rule.StepOnce, rule.CallOnce}, Duration: 6 * time.Second,
+			Edits: []Edit{{"operation.Op.runUndo", "op.work.journal.undos[name]", `op.work.journal.undos["not "+name]`}},
 		},
 		{
 			Name: "undo-rolled-back", About: "the undo of a step runs although what the step wrote was rolled back",
@@ -142,8 +140,7 @@ func operationMutants() []Mutant {
 		},
 		{
 			Name: "signal-lost", About: "a signal that comes between the look for it and the wait is lost",
-			Duration: 6 * time.Second,
-			Rules:    []rule.Rule{rule.Signalled},
+			Rules: []rule.Rule{rule.Signalled}, Duration: 6 * time.Second,
 			Edits: []Edit{
 				{"operation.Op.await", "op.recordPause(s, timeout)", `op.recordPause(s, timeout)
 			op.signals = append(op.signals, db.TakeSignal{OperationID: op.work.operation, Name: s.name})`},

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgserver/child"
 	"github.com/idem-go/idem/lab/torture/config"
 	"github.com/idem-go/idem/lab/torture/history"
 )
@@ -130,10 +130,11 @@ type slot struct {
 	worker *Worker
 }
 
-// Worker is a worker process.
+// Worker is a worker process. The kernel kills it when this process dies, even if the worker is
+// stopped at that moment.
 type Worker struct {
+	*child.Process
 	cmd    *exec.Cmd
-	input  io.Closer
 	stderr bytes.Buffer
 }
 
@@ -145,15 +146,14 @@ func Launch(c config.Config) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{cmd: exec.Command(os.Args[0], "worker")}
-	w.cmd.SysProcAttr = endWithParent()
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	w.cmd.Env = append(os.Environ(), "GOMAXPROCS=2", "GOTRACEBACK=all")
 	w.cmd.Stderr = &w.stderr
 	input, err := w.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	w.input = input
-	if err := w.cmd.Start(); err != nil {
+	if w.Process, err = child.Start(w.cmd, syscall.SIGKILL); err != nil {
 		return nil, err
 	}
 	_, err = input.Write(append(encoded, '\n'))
@@ -163,22 +163,16 @@ func Launch(c config.Config) (*Worker, error) {
 // Wait waits for the end of the worker. killed reports that it was killed by SIGKILL, which is not
 // an error.
 func (w *Worker) Wait() (killed bool, err error) {
-	err = w.cmd.Wait()
-	w.input.Close()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		status, ok := exit.Sys().(syscall.WaitStatus)
-		if killed = ok && status.Signaled() && status.Signal() == syscall.SIGKILL; killed {
-			return true, nil
-		}
+	<-w.Done()
+	state := w.cmd.ProcessState
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
+		return true, nil
 	}
-	if err != nil {
-		err = fmt.Errorf("%w\n%s", err, &w.stderr)
+	if !state.Success() {
+		err = fmt.Errorf("%v\n%s", state, &w.stderr)
 	}
 	return false, err
 }
-
-// Signal sends a signal to the worker.
-func (w *Worker) Signal(sig syscall.Signal) error { return w.cmd.Process.Signal(sig) }
 
 func (s *slot) launch() error {
 	worker, err := Launch(s.set.config(s))
