@@ -93,7 +93,7 @@ func (t *trials) ofMutants(ctx context.Context, chosen []mutant.Mutant) []func()
 				return err
 			}
 			defer os.Remove(program)
-			verdict, err := m.Try(ctx, program)
+			verdict, err := m.Try(ctx, program, mutant.Seeds)
 			if err != nil {
 				return fmt.Errorf("%s: %w", m.Name, err)
 			}
@@ -121,12 +121,12 @@ func (t *trials) ofLibrary(ctx context.Context, chosen []mutant.Mutant) ([]func(
 			continue
 		}
 		tasks = append(tasks, func() error {
-			verdict, err := m.Once(ctx, program, mutant.Seeds[0])
+			verdict, err := m.Try(ctx, program, mutant.Seeds[:1])
 			if err != nil {
 				return fmt.Errorf("the library as it is, %v: %w", m.Faults, err)
 			}
 			how := "passed"
-			if verdict.Caught {
+			if len(verdict.Rules) > 0 {
 				how, err = "FAILED", fmt.Errorf("the library as it is breaks %q\n%s", verdict.Rules, verdict.Report)
 			}
 			t.tell("(none)", how, fmt.Sprintf("the library as it is, with the faults %v", m.Faults), verdict)

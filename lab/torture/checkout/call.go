@@ -17,8 +17,11 @@ import (
 )
 
 // charge makes the charge of a round: by card A if the plan has one, and by card B if card A is
-// declined or missing.
+// declined or missing. Some releases have no charge.
 func (r *running) charge(in *journal.Plan, round *journal.Round, n int) error {
+	if round.ChargeIn(r.release, n) == "" {
+		return nil
+	}
 	if cards := round.Day.Cards; cards != journal.NoRefusal {
 		paid, err := r.byCardA(round, n)
 		if paid || err != nil {

@@ -160,6 +160,19 @@ func (c *Cluster) Exec(ctx context.Context, sql string, args ...any) error {
 	})
 }
 
+// Await waits until a query on the primary returns true.
+func (c *Cluster) Await(ctx context.Context, sql string, args ...any) error {
+	return c.Do(ctx, func(conn *pgx.Conn) error {
+		for {
+			var is bool
+			if err := conn.QueryRow(ctx, sql, args...).Scan(&is); err != nil || is {
+				return err
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+}
+
 // Do calls use with a direct connection to the primary, and closes the connection afterwards.
 func (c *Cluster) Do(ctx context.Context, use func(*pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, withApplication(c.primary.DSN()))
@@ -270,17 +283,8 @@ func (c *Cluster) awaitStreaming(ctx context.Context) error {
 	if c.opts.Standby == Synchronous {
 		want = "sync"
 	}
-	return c.Do(ctx, func(conn *pgx.Conn) error {
-		for {
-			var streams bool
-			err := conn.QueryRow(ctx, `select exists (select from pg_stat_replication
-				where application_name = $1 and state = 'streaming' and sync_state = $2)`, standbyName, want).Scan(&streams)
-			if err != nil || streams {
-				return err
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
-	})
+	return c.Await(ctx, `select exists (select from pg_stat_replication
+		where application_name = $1 and state = 'streaming' and sync_state = $2)`, standbyName, want)
 }
 
 // Isolate disconnects all clients and refuses new ones until Failover.

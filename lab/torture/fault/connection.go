@@ -7,16 +7,14 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-func connectionKinds() []Kind {
-	return []Kind{
-		{Name: Cut, Group: Connection, weight: 6, inject: cut},
-		{Name: CutAll, Group: Connection, weight: 2, inject: cutAll},
-		{Name: CutAtByte, Group: Connection, weight: 6, inject: cutAtByte},
-		{Name: Delay, Group: Connection, weight: 3, inject: delay},
-		{Name: BlackHole, Group: Connection, weight: 3, inject: blackHole},
-		{Name: Freeze, Group: Connection, weight: 4, inject: freeze},
-		{Name: Refuse, Group: Connection, weight: 3, inject: refuse},
-	}
+var connectionKinds = []Kind{
+	{Name: Cut, Group: Connection, weight: 6, inject: cut},
+	{Name: CutAll, Group: Connection, weight: 2, inject: cutAll},
+	{Name: CutAtByte, Group: Connection, weight: 6, inject: cutAtByte},
+	{Name: Delay, Group: Connection, weight: 3, inject: delay},
+	{Name: BlackHole, Group: Connection, weight: 3, inject: blackHole},
+	{Name: Freeze, Group: Connection, weight: 4, inject: freeze},
+	{Name: Refuse, Group: Connection, weight: 3, inject: refuse},
 }
 
 // longest is the longest duration of a fault of a connection.

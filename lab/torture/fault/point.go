@@ -46,12 +46,10 @@ func resumptionKinds() []Kind {
 	}
 }
 
-func deliveryKinds() []Kind {
-	return []Kind{
-		{Name: KillBeforeDelivery, Group: Delivery, weight: 4, inject: killAt(pgproxy.Before(isDelivery))},
-		{Name: KillAfterDelivery, Group: Delivery, weight: 4, inject: killAt(pgproxy.AfterAnswer(isDelivery))},
-		{Name: LoseDelivery, Group: Delivery, weight: 6, inject: loseAt(pgproxy.AfterAnswer(isDelivery))},
-	}
+var deliveryKinds = []Kind{
+	{Name: KillBeforeDelivery, Group: Delivery, weight: 4, inject: killAt(pgproxy.Before(isDelivery))},
+	{Name: KillAfterDelivery, Group: Delivery, weight: 4, inject: killAt(pgproxy.AfterAnswer(isDelivery))},
+	{Name: LoseDelivery, Group: Delivery, weight: 6, inject: loseAt(pgproxy.AfterAnswer(isDelivery))},
 }
 
 const (

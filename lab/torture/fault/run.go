@@ -264,7 +264,7 @@ type Mix struct {
 // cannot inject, and if no kind is left.
 func (m Mix) kinds(cluster bool) (chosen []Kind, err error) {
 	var names []Name
-	for _, k := range slices.Concat(workerKinds(), pointKinds(), connectionKinds(), sessionKinds(), serverKinds(), resumptionKinds(), deliveryKinds()) {
+	for _, k := range slices.Concat(workerKinds, pointKinds(), connectionKinds, sessionKinds, serverKinds(), resumptionKinds(), deliveryKinds) {
 		names = append(names, k.Name, k.Group)
 		byName, byGroup := slices.Contains(m.Only, k.Name), slices.Contains(m.Only, k.Group)
 		switch {
@@ -301,11 +301,9 @@ func draw(rng *rand.Rand, kinds []Kind) Kind {
 	panic("unreachable")
 }
 
-func workerKinds() []Kind {
-	return []Kind{
-		{Name: Kill, Group: Worker, weight: 6, inject: kill},
-		{Name: Stop, Group: Worker, weight: 4, inject: stop},
-	}
+var workerKinds = []Kind{
+	{Name: Kill, Group: Worker, weight: 6, inject: kill},
+	{Name: Stop, Group: Worker, weight: 4, inject: stop},
 }
 
 func kill(_ context.Context, i *injection) error { return i.kill(i.worker()) }

@@ -123,12 +123,10 @@ func revive(ctx context.Context, c *cluster.Cluster) error {
 // maxStarts is how often revive tries to start a server that does not come up.
 const maxStarts = 3
 
-func sessionKinds() []Kind {
-	return []Kind{
-		{Name: Terminate, Group: Session, weight: 6, inject: signalSession("pg_terminate_backend")},
-		{Name: Cancel, Group: Session, weight: 6, inject: signalSession("pg_cancel_backend")},
-		{Name: GhostStandby, Group: Server, weight: 3, inject: ghostStandby},
-	}
+var sessionKinds = []Kind{
+	{Name: Terminate, Group: Session, weight: 6, inject: signalSession("pg_terminate_backend")},
+	{Name: Cancel, Group: Session, weight: 6, inject: signalSession("pg_cancel_backend")},
+	{Name: GhostStandby, Group: Server, weight: 3, inject: ghostStandby},
 }
 
 // victims selects the sessions of clients, without those of the torture itself.
@@ -203,19 +201,12 @@ func ghostStandby(ctx context.Context, i *injection) (err error) {
 func awaitParked(ctx context.Context, c *cluster.Cluster) error {
 	limited, cancel := context.WithTimeout(ctx, pointLimit)
 	defer cancel()
-	return c.Do(limited, func(conn *pgx.Conn) error {
-		for {
-			var parked bool
-			err := conn.QueryRow(limited, "select exists (select "+victims+" and wait_event = 'SyncRep')").Scan(&parked)
-			switch {
-			case parked:
-				return nil
-			case limited.Err() != nil:
-				return errMissed
-			case err != nil:
-				return fmt.Errorf("while waiting for a COMMIT: %w", err)
-			}
-			sleep(limited, 5*time.Millisecond)
-		}
-	})
+	err := c.Await(limited, "select exists (select "+victims+" and wait_event = 'SyncRep')")
+	switch {
+	case err == nil:
+		return nil
+	case limited.Err() != nil:
+		return errMissed
+	}
+	return fmt.Errorf("while waiting for a COMMIT: %w", err)
 }

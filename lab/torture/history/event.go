@@ -86,11 +86,7 @@ const (
 
 // EndsTransaction reports whether the fn ends its transaction or tries to.
 func EndsTransaction(fn string) bool {
-	switch fn {
-	case Commit, Rollback, RollbackSQL, RestartSQL, CommitSQL:
-		return true
-	}
-	return false
+	return slices.Contains([]string{Commit, Rollback, RollbackSQL, RestartSQL, CommitSQL}, fn)
 }
 
 // CommitScope is the scope of the calls whose fn commits by SQL. Each has its own key. The library
@@ -129,21 +125,13 @@ func (o Outcome) Answered() bool { return o == Executed || o == Replayed }
 
 // CommittedNothing reports whether the library promises that the call committed nothing.
 func (o Outcome) CommittedNothing() bool {
-	switch o {
-	case Executed, Replayed, Ended, Unknown, Open:
-		return false
-	}
-	return true
+	return !slices.Contains([]Outcome{Executed, Replayed, Ended, Unknown, Open}, o)
 }
 
 // Orderly reports whether the call ended by itself, so that the server had finished its work by
 // then.
 func (o Outcome) Orderly() bool {
-	switch o {
-	case Cancelled, Failed, Conflict, Unknown, Open:
-		return false
-	}
-	return true
+	return !slices.Contains([]Outcome{Cancelled, Failed, Conflict, Unknown, Open}, o)
 }
 
 // Return is the end of a call. Times are in microseconds, by the clock of the database.

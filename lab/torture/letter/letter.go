@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem/lab/torture/history"
@@ -71,11 +72,7 @@ const (
 
 // CanDie reports whether the letter may become a dead letter of an inbox.
 func (f Fate) CanDie() bool {
-	switch f {
-	case Poison, BrokenSQL, BrokenCommit, Flaky, Passing, Swallows:
-		return true
-	}
-	return false
+	return slices.Contains([]Fate{Poison, BrokenSQL, BrokenCommit, Flaky, Passing, Swallows}, f)
 }
 
 // MustDie reports whether no consumer can have handled the letter.

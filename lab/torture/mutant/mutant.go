@@ -12,7 +12,7 @@
 //
 // To add a mutant:
 //
-//  1. Choose the function of the file that its promise belongs to (call.go, operation.go,
+//  1. Choose the list in the file that its promise belongs to (call.go, operation.go,
 //     message.go) and add a Mutant: a Name, About in one line, and Edits, each with a declaration,
 //     the code to replace, and the new code.
 //  2. Faults are the faults of package fault that reveal it, none if duplicates alone do. Rules
@@ -28,6 +28,7 @@ package mutant
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,16 +101,10 @@ func (m *Mutant) faults() []fault.Name {
 	return m.Faults
 }
 
-func (m *Mutant) duration() time.Duration {
-	if m.Duration > 0 {
-		return m.Duration
-	}
-	return 3 * time.Second
-}
-
 // All returns all mutants.
 func All() []Mutant {
-	return slices.Concat(claimMutants(), commitMutants(), fnMutants(), memoryMutants(), sealMutants(), serverMutants(), purgeMutants(), operationMutants(), messageMutants(), fleetMutants())
+	return slices.Concat(claimMutants, commitMutants, fnMutants, memoryMutants, sealMutants, serverMutants, purgeMutants,
+		operationMutants(), messageMutants(), fleetMutants)
 }
 
 // Sample returns one mutant for each promise whose violation is found quickly. These are the
@@ -212,13 +207,13 @@ type Verdict struct {
 	Report string // of the last run
 }
 
-// Try runs a program under the conditions of the mutant until it is caught: a run finds one of
-// m.Rules broken. It returns the verdict of the last run.
-func (m *Mutant) Try(ctx context.Context, program string) (*Verdict, error) {
+// Try runs a program under the conditions of the mutant, with one seed after the other, until it is
+// caught: a run finds one of m.Rules broken. It returns the verdict of the last run.
+func (m *Mutant) Try(ctx context.Context, program string, seeds []uint64) (*Verdict, error) {
 	begin := time.Now()
 	v := &Verdict{}
-	duration := m.duration()
-	for _, seed := range Seeds {
+	duration := cmp.Or(m.Duration, 3*time.Second)
+	for _, seed := range seeds {
 		v.Seed = seed
 		if err := m.run(ctx, program, duration, v); err != nil {
 			return v, err
@@ -231,15 +226,6 @@ func (m *Mutant) Try(ctx context.Context, program string) (*Verdict, error) {
 		}
 	}
 	return v, nil
-}
-
-// Once runs a program under the conditions of the mutant with one seed.
-func (m *Mutant) Once(ctx context.Context, program string, seed uint64) (*Verdict, error) {
-	begin := time.Now()
-	v := &Verdict{Seed: seed}
-	err := m.run(ctx, program, m.duration(), v)
-	v.Caught, v.Took = len(v.Rules) > 0, time.Since(begin)
-	return v, err
 }
 
 func (m *Mutant) run(ctx context.Context, program string, duration time.Duration, v *Verdict) error {
