@@ -160,22 +160,18 @@ func TestDo_ExecutesOnceAtEveryIsolationLevelWithAnyLock(t *testing.T) {
 			}
 			for round := range 10 {
 				key := fmt.Sprint("k", round)
-				var calls sync.WaitGroup
 				var executed atomic.Int64
 				options := append([]idem.Option{idem.WithWait(limit), idem.WithRetries(100),
 					idem.WithTxOptions(pgx.TxOptions{IsoLevel: level})}, locks[lock]...)
-				for _, pool := range pools {
-					calls.Go(func() {
-						res, err := idemDo(ctx, pool, scope, key, hashA, l.charge(key), options...)
-						if err != nil {
-							t.Error(err)
-						}
-						if !res.Replayed {
-							executed.Add(1)
-						}
-					})
-				}
-				calls.Wait()
+				storm(len(pools), func(i int) {
+					res, err := idemDo(ctx, pools[i], scope, key, hashA, l.charge(key), options...)
+					if err != nil {
+						t.Error(err)
+					}
+					if !res.Replayed {
+						executed.Add(1)
+					}
+				})()
 				if executed.Load() != 1 {
 					t.Errorf("%s: %d calls executed", key, executed.Load())
 				}
@@ -262,32 +258,28 @@ func TestDo_OneEffectAndResponseUnderContentionAndFailures(t *testing.T) {
 	t.Logf("seed %d", seed)
 	var answers [keys]sync.Map
 	var executed atomic.Int64
-	var calls sync.WaitGroup
-	for caller := range callers {
+	storm(callers, func(caller int) {
 		rng := rand.New(rand.NewPCG(seed, uint64(caller)))
-		calls.Go(func() {
-			for _, i := range rng.Perm(keys) {
-				key, pool := fmt.Sprint("k", i), pools[rng.IntN(2)]
-				var res idem.Result
-				err := errBusiness
-				escape(t, func() {
-					res, err = idemDo(ctx, pool, scope, key, hashA, failing(l.charge(key), rng), idem.WithWait(limit))
-				})
-				if err != nil { // the caller repeats its call
-					res, err = idemDo(ctx, pool, scope, key, hashA, l.charge(key), idem.WithWait(limit))
-				}
-				if err != nil {
-					t.Errorf("%s: %v", key, err)
-					return
-				}
-				if !res.Replayed {
-					executed.Add(1)
-				}
-				answers[i].Store(string(res.Body), true)
+		for _, i := range rng.Perm(keys) {
+			key, pool := fmt.Sprint("k", i), pools[rng.IntN(2)]
+			var res idem.Result
+			err := errBusiness
+			escape(t, func() {
+				res, err = idemDo(ctx, pool, scope, key, hashA, failing(l.charge(key), rng), idem.WithWait(limit))
+			})
+			if err != nil { // the caller repeats its call
+				res, err = idemDo(ctx, pool, scope, key, hashA, l.charge(key), idem.WithWait(limit))
 			}
-		})
-	}
-	calls.Wait()
+			if err != nil {
+				t.Errorf("%s: %v", key, err)
+				return
+			}
+			if !res.Replayed {
+				executed.Add(1)
+			}
+			answers[i].Store(string(res.Body), true)
+		}
+	})()
 	if n := executed.Load(); n != keys {
 		t.Errorf("%d calls reported an execution, want %d", n, keys)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -95,24 +94,20 @@ func TestDoTx_KeyOfAnOpenTransactionIsInProgress(t *testing.T) {
 func TestDoTx_ConcurrentCallsExecuteOnce(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	var calls sync.WaitGroup
-	for range 16 {
-		calls.Go(func() {
-			for {
-				err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-					return errOf(idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k")))
-				})
-				if err == nil {
-					return
-				}
-				if !idem.Retryable(err) {
-					t.Error(err)
-					return
-				}
+	storm(16, func(int) {
+		for {
+			err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+				return errOf(idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k")))
+			})
+			if err == nil {
+				return
 			}
-		})
-	}
-	calls.Wait()
+			if !idem.Retryable(err) {
+				t.Error(err)
+				return
+			}
+		}
+	})()
 	l.wantOnce("k")
 }
 

@@ -320,29 +320,25 @@ func TestDo_ContextEndingAtAnyMomentLeavesTheTruth(t *testing.T) {
 			pool := pgtest.Open(t, over(t, p.proxy.DSN()), maxConns(8))
 			p.proxy.SetLatency(200 * time.Microsecond)
 			var committed, failed atomic.Int64
-			var workers sync.WaitGroup
-			for worker := range 4 {
-				workers.Go(func() {
-					after := 5 * time.Millisecond // approaches the COMMIT from both sides
-					for i := range 40 {
-						key := fmt.Sprint(worker, "/", i)
-						ctx, cancel := context.WithTimeout(t.Context(), after+rand.N(after/4))
-						_, err := idemDo(ctx, pool, scope, key, hashA, p.charge(key), patient)
-						cancel()
-						if n := p.entries(key); err == nil && n != 1 || err != nil && n != 0 {
-							t.Errorf("%d effects, err = %v", n, err)
-						}
-						if err == nil {
-							committed.Add(1)
-							after = after * 9 / 10
-						} else {
-							failed.Add(1)
-							after = after * 6 / 5
-						}
+			storm(4, func(worker int) {
+				after := 5 * time.Millisecond // approaches the COMMIT from both sides
+				for i := range 40 {
+					key := fmt.Sprint(worker, "/", i)
+					ctx, cancel := context.WithTimeout(t.Context(), after+rand.N(after/4))
+					_, err := idemDo(ctx, pool, scope, key, hashA, p.charge(key), patient)
+					cancel()
+					if n := p.entries(key); err == nil && n != 1 || err != nil && n != 0 {
+						t.Errorf("%d effects, err = %v", n, err)
 					}
-				})
-			}
-			workers.Wait()
+					if err == nil {
+						committed.Add(1)
+						after = after * 9 / 10
+					} else {
+						failed.Add(1)
+						after = after * 6 / 5
+					}
+				}
+			})()
 			if committed.Load() == 0 || failed.Load() == 0 {
 				t.Errorf("the moments were all on one side of the commit: %d committed", committed.Load())
 			}

@@ -93,6 +93,15 @@ func inBackground(f func() error) <-chan error {
 	return done
 }
 
+// storm runs f n times at once. The function that it returns waits for the end of all runs.
+func storm(n int, f func(i int)) (wait func()) {
+	var runs sync.WaitGroup
+	for i := range n {
+		runs.Go(func() { f(i) })
+	}
+	return runs.Wait
+}
+
 // calling makes a call in another goroutine. The channel gets its error.
 func calling(ctx context.Context, pool *pgxpool.Pool, key string, hash idem.Hash, fn func(pgx.Tx) (idem.Response, error), opts ...idem.Option) <-chan error {
 	return inBackground(func() error { return errOf(idemDo(ctx, pool, scope, key, hash, fn, opts...)) })

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -136,25 +135,22 @@ func TestResponse_CannotBeChangedByAnotherCaller(t *testing.T) {
 		delete(r.Header, "A")
 	}
 	leader, gate, w := make(chan struct{}), make(chan struct{}), newWatch()
-	var calls sync.WaitGroup
-	for range 16 {
-		calls.Go(func() {
-			res, err := idemDo(ctx, l.pool, scope, "k", hashA, func(pgx.Tx) (idem.Response, error) {
-				close(leader)
-				<-gate
-				return own, nil
-			}, idem.WithObserver(w), idem.WithWait(limit))
-			if diff := cmp.Diff(want, res.Response); err != nil || diff != "" {
-				t.Errorf("%v\n%s", err, diff)
-				return
-			}
-			spoil(res)
-		})
-	}
+	calls := storm(16, func(int) {
+		res, err := idemDo(ctx, l.pool, scope, "k", hashA, func(pgx.Tx) (idem.Response, error) {
+			close(leader)
+			<-gate
+			return own, nil
+		}, idem.WithObserver(w), idem.WithWait(limit))
+		if diff := cmp.Diff(want, res.Response); err != nil || diff != "" {
+			t.Errorf("%v\n%s", err, diff)
+			return
+		}
+		spoil(res)
+	})
 	await(t, "fn to begin", leader)
 	w.await(t, "waiting", 15)
 	close(gate)
-	calls.Wait()
+	calls()
 	if own.Header["Nil"] != nil {
 		t.Error("the response of fn itself was changed")
 	}
@@ -292,22 +288,18 @@ func TestTTL_ExpiredKeyIsNewForExactlyOneCaller(t *testing.T) {
 			opts = append(opts, idem.WithReplayLikely())
 		}
 		var executed atomic.Int64
-		var calls sync.WaitGroup
-		for i := range 16 {
-			calls.Go(func() {
-				res, err := idemDo(ctx, pools[i%2], scope, key, hashB, l.charge(key), opts...)
-				if err != nil {
-					t.Error(err)
-				}
-				if !res.Replayed {
-					executed.Add(1)
-				}
-				if res.ExecutionID == old.ExecutionID || string(res.Body) == string(old.Body) {
-					t.Errorf("%s: the expired response was replayed", key)
-				}
-			})
-		}
-		calls.Wait()
+		storm(16, func(i int) {
+			res, err := idemDo(ctx, pools[i%2], scope, key, hashB, l.charge(key), opts...)
+			if err != nil {
+				t.Error(err)
+			}
+			if !res.Replayed {
+				executed.Add(1)
+			}
+			if res.ExecutionID == old.ExecutionID || string(res.Body) == string(old.Body) {
+				t.Errorf("%s: the expired response was replayed", key)
+			}
+		})()
 		if executed.Load() != 1 {
 			t.Errorf("%s: %d executed", key, executed.Load())
 		}

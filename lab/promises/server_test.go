@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -104,33 +103,30 @@ func TestRecords_MayBePartitionedDuringCalls(t *testing.T) {
 	l := newLedger(t)
 	var n, failed atomic.Int64
 	done, early := make(chan struct{}), make(chan struct{})
-	var group sync.WaitGroup
-	for range 4 {
-		group.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				if n.Add(1) == 100 {
-					close(early)
-				}
-				key := fmt.Sprint("key-", n.Load()/2) // most keys are used twice, some concurrently
-				if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithWait(waiting.Limit)); err != nil {
-					failed.Add(1)
-					t.Error(err)
-					return
-				}
+	group := storm(4, func(int) {
+		for {
+			select {
+			case <-done:
+				return
+			default:
 			}
-		})
-	}
+			if n.Add(1) == 100 {
+				close(early)
+			}
+			key := fmt.Sprint("key-", n.Load()/2) // most keys are used twice, some concurrently
+			if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithWait(waiting.Limit)); err != nil {
+				failed.Add(1)
+				t.Error(err)
+				return
+			}
+		}
+	})
 	await(t, "a hundred calls", early)
 	execute(t, l.pool, operating(t, "PARTITION BY HASH"))
 	after := n.Load()
 	waiting.Until(t, "more calls", func() bool { return n.Load() > after+200 || failed.Load() > 0 })
 	close(done)
-	group.Wait()
+	group()
 	if parts := l.count("select count(distinct tableoid) from idem.records"); parts < 8 {
 		t.Errorf("the records are in %d partitions", parts)
 	}
@@ -157,30 +153,26 @@ func TestDo_SerializableStrangersDoNotAbortEachOther(t *testing.T) {
 			l.seed(records, "0")
 			execute(t, l.pool, "analyze idem.records")
 			var next atomic.Int64
-			var group sync.WaitGroup
-			for range workers {
-				group.Go(func() {
-					for range calls {
-						key := fmt.Sprintf("1-%012d", next.Add(1)) // ordered by time, like a UUIDv7
-						var err error
-						if joined {
-							// The call waits at most 20 ms for any lock, including the lock
-							// for extending the table. A slow disk is not a conflict.
-							for again := true; again; again = errors.Is(err, idem.ErrInProgress) {
-								err = pgx.BeginTxFunc(ctx, l.pool, serializable, func(tx pgx.Tx) error {
-									return errOf(idem.DoTx(ctx, tx, scope, key, hashA, l.charge(key)))
-								})
-							}
-						} else {
-							_, err = idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithTxOptions(serializable), idem.WithRetries(0))
+			storm(workers, func(int) {
+				for range calls {
+					key := fmt.Sprintf("1-%012d", next.Add(1)) // ordered by time, like a UUIDv7
+					var err error
+					if joined {
+						// The call waits at most 20 ms for any lock, including the lock
+						// for extending the table. A slow disk is not a conflict.
+						for again := true; again; again = errors.Is(err, idem.ErrInProgress) {
+							err = pgx.BeginTxFunc(ctx, l.pool, serializable, func(tx pgx.Tx) error {
+								return errOf(idem.DoTx(ctx, tx, scope, key, hashA, l.charge(key)))
+							})
 						}
-						if err != nil {
-							t.Errorf("%s: %v", key, err)
-						}
+					} else {
+						_, err = idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithTxOptions(serializable), idem.WithRetries(0))
 					}
-				})
-			}
-			group.Wait()
+					if err != nil {
+						t.Errorf("%s: %v", key, err)
+					}
+				}
+			})()
 			l.wantCount("records", workers*calls, "select count(*) from idem.records where key like '1-%'")
 		})
 	}

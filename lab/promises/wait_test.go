@@ -17,63 +17,39 @@ import (
 	"github.com/idem-go/idem"
 )
 
-func TestWait_DuplicatesInTheProcessHoldNoConnection(t *testing.T) {
+func TestWait_DuplicatesHoldNoConnection(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, maxConns(4))
-	first := l.hold(t, "hot", hashA, nil)
-	acquired := l.pool.Stat().AcquireCount()
-	const duplicates = 199
-	w := newWatch()
-	results := make([]idem.Result, duplicates)
-	var storm sync.WaitGroup
-	for i := range duplicates {
-		storm.Go(func() {
+	for where, others := range map[string]*ledger{"here": l, "another process": ledgerOn(t, l.process(maxConns(1)))} {
+		first := l.hold(t, where, hashA, nil)
+		acquired := others.pool.Stat().AcquireCount()
+		const duplicates = 199
+		w := newWatch()
+		results := make([]idem.Result, duplicates)
+		waiters := storm(duplicates, func(i int) {
 			var err error
-			results[i], err = idemDo(ctx, l.pool, scope, "hot", hashA, neverCalled(t), idem.WithWait(limit), idem.WithObserver(w))
+			results[i], err = idemDo(ctx, others.pool, scope, where, hashA, neverCalled(t), idem.WithWait(limit), idem.WithObserver(w))
 			if err != nil {
 				t.Error(err)
 			}
 		})
+		w.await(t, "waiting", duplicates)
+		if n := others.pool.Stat().AcquireCount(); others == l && n != acquired {
+			t.Errorf("the duplicates took %d connections", n-acquired)
+		}
+		for i := range 10 { // others can acquire the only connection of the pool repeatedly
+			others.charged(ctx, fmt.Sprint("bystander ", where, i))
+		}
+		first.release()
+		noError(t, first.wait(t))
+		waiters()
+		want := first.result
+		want.Replayed = true
+		for i := range results {
+			wantSame(t, want, results[i])
+		}
+		l.wantOnce(where)
 	}
-	w.await(t, "waiting", duplicates)
-	if n := l.pool.Stat().AcquireCount(); n != acquired {
-		t.Errorf("the duplicates took %d connections", n-acquired)
-	}
-	for i := range 10 { // bystanders
-		l.charged(ctx, fmt.Sprint("bystander", i))
-	}
-	first.release()
-	noError(t, first.wait(t))
-	storm.Wait()
-	want := first.result
-	want.Replayed = true
-	for i := range results {
-		wantSame(t, want, results[i])
-	}
-	l.wantOnce("hot")
-}
-
-func TestWait_DuplicatesOfAnotherProcessHoldNoConnection(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	other := ledgerOn(t, l.process(maxConns(1)))
-	first := l.hold(t, "k", hashA, nil)
-	const duplicates = 50
-	w := newWatch()
-	var calls sync.WaitGroup
-	for range duplicates {
-		calls.Go(func() {
-			replayed(t)(idemDo(ctx, other.pool, scope, "k", hashA, neverCalled(t), idem.WithWait(limit), idem.WithObserver(w)))
-		})
-	}
-	w.await(t, "waiting", duplicates)
-	for i := range 10 { // others can acquire the only connection of the pool repeatedly
-		other.charged(ctx, fmt.Sprint("bystander", i))
-	}
-	first.release()
-	noError(t, first.wait(t))
-	calls.Wait()
-	l.wantOnce("k")
 }
 
 func TestWait_OneWaiterTakesOverIfTheFirstRunFails(t *testing.T) {
@@ -99,18 +75,15 @@ func TestWait_OneWaiterTakesOverIfTheFirstRunFails(t *testing.T) {
 			await(t, "fn to begin", begun)
 			w := newWatch()
 			before := l.runs.Load()
-			var calls sync.WaitGroup
-			for range 10 {
-				calls.Go(func() {
-					if _, err := idemDo(context.Background(), pool, scope, key, hashA, l.charge(key), idem.WithWait(limit), idem.WithObserver(w)); err != nil {
-						t.Error(err)
-					}
-				})
-			}
+			calls := storm(10, func(int) {
+				if _, err := idemDo(context.Background(), pool, scope, key, hashA, l.charge(key), idem.WithWait(limit), idem.WithObserver(w)); err != nil {
+					t.Error(err)
+				}
+			})
 			w.await(t, "waiting", 10)
 			close(gate)
 			await(t, "the first call", ended)
-			calls.Wait()
+			calls()
 			if n := l.runs.Load() - before; n != 1 || w.count("executed") != 1 || w.count("replayed") != 9 {
 				t.Errorf("%s: fn ran %d more times, want one; outcomes: %v", key, n, w.all())
 			}

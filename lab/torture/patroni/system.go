@@ -148,9 +148,6 @@ func (s *System) KillEtcdLeader(ctx context.Context) (revive func() error, err e
 	return func() error { return s.etcd.run(i) }, nil
 }
 
-// Dir returns the directory with the logs.
-func (s *System) Dir() string { return s.dir }
-
 // Close ends all clusters and etcd, and deletes their files.
 func (s *System) Close() {
 	for _, c := range s.clusters {
