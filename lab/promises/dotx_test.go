@@ -80,9 +80,7 @@ func TestDoTx_KeyOfAnOpenTransactionIsInProgress(t *testing.T) {
 			inProgress("DoTx", err)
 			return note(ctx, tx, "bystander")
 		})
-		if err != nil {
-			t.Errorf("the other caller's transaction: %v", err)
-		}
+		wantIs(t, err, nil, "the other caller's transaction")
 	}
 	noError(t, holder.Commit(ctx))
 	l.wantOnce("k")
@@ -244,9 +242,7 @@ func TestDoTx_OuterCallIsRecordedWhateverTheInnerOneDoes(t *testing.T) {
 			l.charged(ctx, "old")
 			l.expire("old")
 			_, err := outer(ctx, l, "outer", l.then("outer", func(tx pgx.Tx) error { inner(ctx, tx, ignored); return nil }))
-			if err != nil {
-				t.Errorf("%s, the inner call %s: %v", name, what, err)
-			}
+			wantIs(t, err, nil, name, what, " the inner call")
 			l.wantOnce("outer")
 		}
 	}
@@ -288,9 +284,7 @@ func TestDoTx_FailureLeavesTheTransactionUnchanged(t *testing.T) {
 				}
 				return note(ctx, tx, "after")
 			})
-			if err != nil {
-				t.Errorf("%s: the caller's transaction: %v", name, err)
-			}
+			wantIs(t, err, nil, name, " the caller's transaction")
 			l.wantCommitted("before", "after")
 			l.wantNone(name)
 			l.wantFree(name)
@@ -312,9 +306,7 @@ func TestDoTx_PanicAndGoexitLeaveTheTransactionUnchanged(t *testing.T) {
 			t.Errorf("%s: recovered %v", name, recovered)
 		}
 		l.wantFree(name) // already free, although the caller's transaction is still open
-		if err := errors.Join(before, note(ctx, tx, "after"), tx.Commit(ctx)); err != nil {
-			t.Errorf("%s: the caller's transaction: %v", name, err)
-		}
+		wantIs(t, errors.Join(before, note(ctx, tx, "after"), tx.Commit(ctx)), nil, name, " the caller's transaction")
 		if l.entries("before") != 1 || l.entries("after") != 1 {
 			t.Errorf("%s: committed %q", name, l.committed())
 		}
@@ -407,9 +399,7 @@ func TestDo_MissingSchemaIsExplained(t *testing.T) {
 				explained("DoTx", err)
 				return errors.Join(before, note(ctx, tx, "after"))
 			})
-			if err != nil {
-				t.Errorf("the caller's transaction: %v", err)
-			}
+			wantIs(t, err, nil, "the caller's transaction")
 			_, err = idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t))
 			explained("Do", err)
 			_, err = idem.Lookup(ctx, l.pool, scope, "k")
@@ -472,9 +462,7 @@ func TestDoTx_EndedContextSparesTheTransaction(t *testing.T) {
 	for _, err := range []error{during, afterwards, replay} {
 		wantIs(t, err, context.Canceled)
 	}
-	if err := errors.Join(note(ctx, tx, "after"), tx.Commit(ctx)); err != nil {
-		t.Errorf("the caller's transaction: %v", err)
-	}
+	wantIs(t, errors.Join(note(ctx, tx, "after"), tx.Commit(ctx)), nil, "the caller's transaction")
 	l.wantCommitted("known", "after")
 	l.wantNone("k")
 }
@@ -501,9 +489,7 @@ func TestDoTx_FailureToPrepareSparesTheTransaction(t *testing.T) {
 				t.Errorf("err = %v, of cause %q", err, cause)
 			}
 			unlock()
-			if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k")); err != nil {
-				t.Errorf("once the table is free: %v", err)
-			}
+			wantIs(t, errOf(idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))), nil, "once the table is free")
 			noError(t, errors.Join(before, note(ctx, tx, "after"), tx.Commit(ctx)))
 			l.wantCommitted("before", "k", "after")
 			l.wantOnce("k")
@@ -628,9 +614,7 @@ func TestDoTx_RefusalPastTheSavepointsSparesTheTransaction(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		wantIs(t, err, nil)
 		l.wantOnce("mine")
 	})
 }

@@ -367,9 +367,7 @@ func TestDo_SkipsAllDeadConnectionsOfThePool(t *testing.T) {
 								together.Wait()
 								return ok, nil
 							})
-							if err != nil {
-								t.Error(err)
-							}
+							wantIs(t, err, nil)
 							return
 						}
 						conn := must(pool.Acquire(t.Context()))
@@ -380,9 +378,7 @@ func TestDo_SkipsAllDeadConnectionsOfThePool(t *testing.T) {
 				}
 				group.Wait()
 				p.proxy.Cut(pgproxy.Hangup)
-				if _, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithRetries(0), idem.WithObserver(p.watch)); err != nil {
-					t.Error(err)
-				}
+				wantIs(t, errOf(idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithRetries(0), idem.WithObserver(p.watch))), nil)
 				if got := p.watch.all(); fmt.Sprint(got) != "[executed]" {
 					t.Errorf("%v", got)
 				}

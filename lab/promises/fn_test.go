@@ -122,9 +122,7 @@ func TestDo_TransactionEndedBySQLIsNeverASuccess(t *testing.T) {
 				runs := 0
 				res, err := outer(ctx, l, key, func(tx pgx.Tx) (idem.Response, error) {
 					runs++
-					if _, err := l.charge(key)(tx); err != nil {
-						t.Error(err)
-					}
+					wantIs(t, errOf(l.charge(key)(tx)), nil)
 					for _, sql := range end.sql {
 						_, _ = tx.Exec(ctx, sql)
 					}
@@ -430,9 +428,7 @@ func TestDo_SavepointsWorkInsideFn(t *testing.T) {
 			outer := must(tx.Begin(ctx))
 			return ok, test.fn(tx, outer, must(outer.Begin(ctx)))
 		})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		wantIs(t, err, nil, name)
 		l.wantCommitted(test.want...)
 	}
 }
@@ -507,9 +503,7 @@ func (k kept) keep(ctx context.Context, t *testing.T, end error) func(pgx.Tx) (i
 				t.Error(err)
 			}
 		}
-		if err := errors.Join(k["undone savepoint"].Rollback(ctx), k["committed savepoint"].Commit(ctx)); err != nil {
-			t.Error(err)
-		}
+		wantIs(t, errors.Join(k["undone savepoint"].Rollback(ctx), k["committed savepoint"].Commit(ctx)), nil)
 		return ok, end
 	}
 }
@@ -562,9 +556,7 @@ func TestDo_FnThatChangesTheRoleMustResetIt(t *testing.T) {
 				return resp, err
 			})
 			if !refused {
-				if err != nil {
-					t.Errorf("%s: %v", key, err)
-				}
+				wantIs(t, err, nil, key)
 				l.wantOnce(key)
 				continue
 			}

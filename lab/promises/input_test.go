@@ -321,9 +321,7 @@ func TestOptions_OutOfRangeAreRefusedBeforeAnySQL(t *testing.T) {
 		}
 	}
 	valid := []idem.Option{idem.WithTTL(century), idem.WithWait(0), idem.WithRetries(0), idem.WithMaxResponse(0), idem.WithSealer(countedSealer())}
-	if err := idem.CheckOptions(valid...); err != nil {
-		t.Error(err)
-	}
+	wantIs(t, idem.CheckOptions(valid...), nil)
 	if pool.Stat().AcquireCount() != 0 {
 		t.Error("the pool was asked for a connection")
 	}
@@ -344,9 +342,7 @@ func TestDoTx_RefusesOptionsWithoutAMeaning(t *testing.T) {
 			t.Errorf("err = %v, want one that names %s", err, text)
 		}
 	}
-	if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"), idem.WithTTL(time.Hour), idem.WithMaxResponse(1000), idem.WithObserver(newWatch()), idem.WithName(`POST /orders ~`)); err != nil {
-		t.Errorf("the others have a meaning: %v", err)
-	}
+	wantIs(t, errOf(idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"), idem.WithTTL(time.Hour), idem.WithMaxResponse(1000), idem.WithObserver(newWatch()), idem.WithName(`POST /orders ~`))), nil, "the others have a meaning")
 }
 
 // The record is kept for the TTL from its completion on, and is expired soon after.
@@ -424,9 +420,7 @@ func TestDo_ReadOnlyTransactionIsExplained(t *testing.T) {
 			t.Errorf("%s: err = %v", name, err)
 		}
 	}
-	if err := tx.Commit(ctx); err != nil {
-		t.Errorf("the caller's transaction: %v", err)
-	}
+	wantIs(t, tx.Commit(ctx), nil, "the caller's transaction")
 	l.wantNone("k")
 	l.wantFree("k")
 }

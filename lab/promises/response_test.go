@@ -111,9 +111,7 @@ func replaysByteForByte(t *testing.T, l *ledger, opts ...idem.Option) {
 				check("joined, replay", joined, err)
 				return err
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			wantIs(t, err, nil)
 		}
 	}
 }
@@ -290,9 +288,7 @@ func TestTTL_ExpiredKeyIsNewForExactlyOneCaller(t *testing.T) {
 		var executed atomic.Int64
 		storm(16, func(i int) {
 			res, err := idemDo(ctx, pools[i%2], scope, key, hashB, l.charge(key), opts...)
-			if err != nil {
-				t.Error(err)
-			}
+			wantIs(t, err, nil)
 			if !res.Replayed {
 				executed.Add(1)
 			}
@@ -431,9 +427,7 @@ func TestTTL_FnSlowerThanItsTTLKeepsTheKey(t *testing.T) {
 		wantIs(t, errOf(idemDo(ctx, elsewhere, scope, "k", hashA, l.charge("k"), idem.WithWait(0))), idem.ErrInProgress)
 	}
 	held.release()
-	if err := errors.Join(held.wait(t), await(t, "the follower", follower)); err != nil {
-		t.Error(err)
-	}
+	wantIs(t, errors.Join(held.wait(t), await(t, "the follower", follower)), nil)
 	l.wantStored("k", 2, 1)
 }
 

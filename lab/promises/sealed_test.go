@@ -91,9 +91,7 @@ func TestSealedResponse_WithoutASealerIsExplained(t *testing.T) {
 	if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t)); !errors.Is(err, idem.ErrUnreadable) {
 		t.Error(err)
 	}
-	if err := errors.Join(note(ctx, tx, "the caller's"), tx.Commit(ctx)); err != nil {
-		t.Errorf("the caller's transaction is spoilt: %v", err)
-	}
+	wantIs(t, errors.Join(note(ctx, tx, "the caller's"), tx.Commit(ctx)), nil, "the caller's transaction is spoilt")
 }
 
 // A response in memory is not sealed. Neither the caller that executed nor a duplicate that waited
@@ -108,9 +106,7 @@ func TestSealedResponse_IsSharedInMemoryWithoutOpeningIt(t *testing.T) {
 	for range duplicates {
 		go func() {
 			res, err := idemDo(context.Background(), l.pool, scope, "k", hashA, neverCalled(t), opts...)
-			if err != nil {
-				t.Error(err)
-			}
+			wantIs(t, err, nil)
 			results <- res
 		}()
 	}
@@ -165,9 +161,7 @@ func TestSealer_FailureCommitsNothing(t *testing.T) {
 			if _, err := idem.DoTx(ctx, tx, scope, name, hashA, l.ending(name, ok, end), idem.WithSealer(s)); err == nil {
 				t.Errorf("%s: DoTx does not fail", name)
 			}
-			if err := tx.Commit(ctx); err != nil {
-				t.Error(err)
-			}
+			wantIs(t, tx.Commit(ctx), nil)
 			l.wantNone(name)
 		}
 	}

@@ -168,9 +168,7 @@ func TestDo_SerializableStrangersDoNotAbortEachOther(t *testing.T) {
 					} else {
 						_, err = idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithTxOptions(serializable), idem.WithRetries(0))
 					}
-					if err != nil {
-						t.Errorf("%s: %v", key, err)
-					}
+					wantIs(t, err, nil, key)
 				}
 			})()
 			l.wantCount("records", workers*calls, "select count(*) from idem.records where key like '1-%'")

@@ -78,9 +78,7 @@ func TestDo_ReplacesStaleStatements(t *testing.T) {
 		for range 2 {
 			_, err = outers["DoTx"](ctx, l, joined, answer(ok))
 		}
-		if err != nil {
-			t.Errorf("after %q a connection is of no use any more: %v", spoil, err)
-		}
+		wantIs(t, err, nil, "after ", spoil)
 		l.pool.Reset() // the statements of charge are discarded, too
 	}
 }
@@ -205,15 +203,11 @@ func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Errorf("%s: joined: %v", name, err)
-		}
+		wantIs(t, err, nil, name, " joined")
 	}
 	// Sessions with these settings must see a key in progress too.
 	holder := l.begin(ctx)
-	if _, err := idem.DoTx(ctx, holder, scope, name+"/held", hashA, answer(ok)); err != nil {
-		t.Errorf("%s: held: %v", name, err)
-	}
+	wantIs(t, errOf(idem.DoTx(ctx, holder, scope, name+"/held", hashA, answer(ok))), nil, name, " held")
 	wantIs(t, errOf(idemDo(ctx, pool, scope, name+"/held", hashA, neverCalled(t), idem.WithWait(0))), idem.ErrInProgress, name)
 	if entry, err := idem.Lookup(ctx, pool, scope, name+"/held"); err != nil || entry.State != idem.StateProcessing {
 		t.Errorf("%s: Lookup of a key in flight: %+v, %v", name, entry, err)

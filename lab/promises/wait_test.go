@@ -29,9 +29,7 @@ func TestWait_DuplicatesHoldNoConnection(t *testing.T) {
 		waiters := storm(duplicates, func(i int) {
 			var err error
 			results[i], err = idemDo(ctx, others.pool, scope, where, hashA, neverCalled(t), idem.WithWait(limit), idem.WithObserver(w))
-			if err != nil {
-				t.Error(err)
-			}
+			wantIs(t, err, nil)
 		})
 		w.await(t, "waiting", duplicates)
 		if n := others.pool.Stat().AcquireCount(); others == l && n != acquired {
@@ -76,9 +74,7 @@ func TestWait_OneWaiterTakesOverIfTheFirstRunFails(t *testing.T) {
 			w := newWatch()
 			before := l.runs.Load()
 			calls := storm(10, func(int) {
-				if _, err := idemDo(context.Background(), pool, scope, key, hashA, l.charge(key), idem.WithWait(limit), idem.WithObserver(w)); err != nil {
-					t.Error(err)
-				}
+				wantIs(t, errOf(idemDo(context.Background(), pool, scope, key, hashA, l.charge(key), idem.WithWait(limit), idem.WithObserver(w))), nil)
 			})
 			w.await(t, "waiting", 10)
 			close(gate)
@@ -221,9 +217,7 @@ func TestDo_WaitsForALockedTableAsForAHeldKey(t *testing.T) {
 			waits := calling(ctx, on.pool, "k", hashA, on.charge("k"), idem.WithWait(limit))
 			awaitBlocked(t, l.pool, 1)
 			unlock()
-			if err := await(t, "the call that has time", waits); err != nil {
-				t.Error(err)
-			}
+			wantIs(t, await(t, "the call that has time", waits), nil)
 			on.wantOnce("k")
 		})
 	}
@@ -258,9 +252,7 @@ func TestDo_NoWaitEndsWhileTheLeaderCannotClaim(t *testing.T) {
 		wantIs(t, errOf(idemDo(ctx, pool, scope, name, hashA, l.charge(name), idem.WithWait(0))), idem.ErrInProgress, name)
 		release()
 		for _, patient := range patients {
-			if err := await(t, "the patient calls", patient); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			wantIs(t, await(t, "the patient calls", patient), nil, name)
 		}
 		l.wantOnce(name)
 	}
@@ -309,9 +301,7 @@ func TestDo_ClosesTheConnectionToADemotedPrimary(t *testing.T) {
 		if _, err := idemDo(ctx, pool, scope, key, hashA, l.charge(key), idem.WithRetries(retries)); retries == 0 && !idem.Retryable(err) || retries > 0 && err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
-		if _, err := idemDo(ctx, pool, scope, key, hashA, l.charge(key), idem.WithRetries(0)); err != nil {
-			t.Errorf("%s, the next call: %v", key, err)
-		}
+		wantIs(t, errOf(idemDo(ctx, pool, scope, key, hashA, l.charge(key), idem.WithRetries(0))), nil, key, " the next call")
 		l.wantOnce(key)
 	}
 }
@@ -352,9 +342,7 @@ func TestDo_WaitEndsWhateverHoldsTheKey(t *testing.T) {
 					wantIs(t, errOf(idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t))), idem.ErrInProgress, "DoTx")
 					return note(ctx, tx, "the caller's own")
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				wantIs(t, err, nil)
 				tx := on.begin(ctx)
 				past(t, ctx, tx)
 				wantIs(t, errOf(idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t))), idem.ErrInProgress, "DoTx without a savepoint")
