@@ -45,16 +45,9 @@ func newDisk(mebibytes int64) (_ *disk, err error) {
 			err = errors.Join(err, d.close())
 		}
 	}()
-	if err := os.Chmod(dir, 0o711); err != nil { // the server may run as another user
-		return nil, err
-	}
-	if err := os.Mkdir(d.root(), 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(d.image(), nil, 0o600); err != nil {
-		return nil, err
-	}
-	if err := os.Truncate(d.image(), mebibytes<<20); err != nil {
+	// The server may run as another user.
+	err = errors.Join(os.Chmod(dir, 0o711), os.Mkdir(d.root(), 0o755), os.WriteFile(d.image(), nil, 0o600), os.Truncate(d.image(), mebibytes<<20))
+	if err != nil {
 		return nil, err
 	}
 	// No blocks are reserved for root (-m 0), so that the disk is full for every user at the same
