@@ -25,14 +25,16 @@ import (
 // connections.
 type proxied struct {
 	*ledger
-	proxy *pgproxy.Proxy
-	watch *watch
+	proxy   *pgproxy.Proxy
+	through *pgxpool.Pool // through the proxy
+	watch   *watch
 }
 
 func newProxied(t *testing.T) *proxied {
 	t.Helper()
-	dsn := pgtest.DSN(t)
-	return &proxied{ledger: ledgerOn(t, pgtest.Open(t, dsn)), proxy: pgtest.Proxy(t, dsn), watch: newWatch()}
+	l := newLedger(t)
+	proxy := pgtest.Proxy(t, l.pool.Config().ConnString())
+	return &proxied{l, proxy, pgtest.Open(t, proxy.DSN()), newWatch()}
 }
 
 // transports are the ways to connect to a server. Deadlines, hangups and resets behave differently
@@ -192,9 +194,8 @@ func TestDo_RunsAgainIfCommitNeverArrives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProxied(t)
-			pool := pgtest.Open(t, p.proxy.DSN())
 			trap := p.proxy.Arm(test.point, pgproxy.Reset)
-			res, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch), idem.WithRetries(test.retries), patient)
+			res, err := idemDo(t.Context(), p.through, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch), idem.WithRetries(test.retries), patient)
 			await(t, "the trap", trap.Fired())
 			if test.retries == 0 {
 				if !idem.Retryable(err) || errors.Is(err, idem.ErrOutcomeUnknown) {
@@ -215,9 +216,8 @@ func TestDo_RunsAgainIfCommitNeverArrives(t *testing.T) {
 func TestDo_LostAnswerToTheClaimIsNotAnotherCaller(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
-	pool := pgtest.Open(t, p.proxy.DSN())
 	trap := p.proxy.Arm(pgproxy.AfterAnswer(isClaim, "INSERT 0 1"), pgproxy.Reset)
-	res, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch), idem.WithWait(limit))
+	res, err := idemDo(t.Context(), p.through, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch), idem.WithWait(limit))
 	if err != nil || res.Replayed || p.runs.Load() != 1 {
 		t.Errorf("%+v, %v after %d runs", res, err, p.runs.Load())
 	}
@@ -230,30 +230,28 @@ func TestDo_LostAnswerToTheClaimIsNotAnotherCaller(t *testing.T) {
 func TestDo_KeyOfALostHolderIsFreeOnceTheServerNotices(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
-	pool, other := pgtest.Open(t, p.proxy.DSN()), p.pool
 	ctx, cancel := context.WithCancel(t.Context())
 	trap := p.proxy.Arm(pgproxy.AfterAnswer(isClaim, "INSERT 0 1"), pgproxy.BlackHole)
-	done := calling(ctx, pool, "k", hashA, p.charge("k"))
+	done := calling(ctx, p.through, "k", hashA, p.charge("k"))
 	event := await(t, "the trap", trap.Fired())
 	p.proxy.Refuse(pgproxy.Reset) // its CancelRequest does not get through either
 	cancel()
 	wantIs(t, await(t, "the call", done), context.Canceled)
-	wantIs(t, errOf(idemDo(t.Context(), other, scope, "k", hashA, p.charge("k"), idem.WithWait(50*time.Millisecond))), idem.ErrInProgress)
+	wantIs(t, errOf(idemDo(t.Context(), p.pool, scope, "k", hashA, p.charge("k"), idem.WithWait(50*time.Millisecond))), idem.ErrInProgress)
 	event.Conn.Cut(pgproxy.Reset)
-	p.wantFreeSoon(other, "k")
+	p.wantFreeSoon(p.pool, "k")
 }
 
 func TestDo_CutInsideFnFreesTheKey(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
-	pool := pgtest.Open(t, p.proxy.DSN())
 	trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.Contains("insert into ledger")), pgproxy.Reset)
-	_, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"))
+	_, err := idemDo(t.Context(), p.through, scope, "k", hashA, p.charge("k"))
 	if err == nil || !idem.Retryable(err) {
 		t.Errorf("err = %v", err)
 	}
 	await(t, "the trap", trap.Fired())
-	p.wantFreeSoon(pool, "k")
+	p.wantFreeSoon(p.through, "k")
 }
 
 // stride returns the distance in bytes between two cuts.

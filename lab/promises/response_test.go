@@ -501,9 +501,8 @@ func TestTTL_FollowerDoesNotShareARecordExpiredBeforeItsCall(t *testing.T) {
 func TestDo_CommitWithATakenOverRecordIsUnknown(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
-	pool := pgtest.Open(t, p.proxy.DSN())
 	trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.BlackHole)
-	done := calling(t.Context(), pool, "k", hashA, p.charge("k"), idem.WithTTL(50*time.Millisecond))
+	done := calling(t.Context(), p.through, "k", hashA, p.charge("k"), idem.WithTTL(50*time.Millisecond))
 	event := await(t, "the trap", trap.Fired())
 	for replayed := true; replayed; {
 		res, err := idemDo(t.Context(), p.pool, scope, "k", hashA, p.charge("k"))

@@ -131,14 +131,13 @@ func TestSealedResponse_LostCommitIsResolvedWithoutOpeningIt(t *testing.T) {
 			t.Parallel()
 			p, s := newProxied(t), countedSealer()
 			s.openErr = errors.New("out of order")
-			pool := pgtest.Open(t, p.proxy.DSN())
 			p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
-			first, err := idemDo(t.Context(), pool, scope, "k", hashA, p.ending("k", ok, end), idem.WithObserver(p.watch), idem.WithSealer(s), patient)
+			first, err := idemDo(t.Context(), p.through, scope, "k", hashA, p.ending("k", ok, end), idem.WithObserver(p.watch), idem.WithSealer(s), patient)
 			if err != nil || first.Replayed || p.watch.count("resolved_committed") != 1 {
 				t.Fatalf("%+v, %v, %v", first, err, p.watch.all())
 			}
 			s.openErr = nil
-			wantReplay(t, name, first)(idemDo(t.Context(), pool, scope, "k", hashA, neverCalled(t), idem.WithSealer(s)))
+			wantReplay(t, name, first)(idemDo(t.Context(), p.through, scope, "k", hashA, neverCalled(t), idem.WithSealer(s)))
 		})
 	}
 }
