@@ -46,6 +46,7 @@ type operation struct {
 	id      string
 	row     *journal.Operation // nil if the database has no row
 	plan    journal.Plan
+	known   [journal.Releases]map[string]int // by release: its steps, with the number of their undos
 	steps   []*journal.Step
 	signals []*journal.Signal
 	effects map[string][]*journal.Effect // in Postgres, by step
@@ -132,6 +133,9 @@ func (b *book) readState(state *journal.State) {
 	for _, row := range state.Operations {
 		o := b.of(row.ID)
 		o.row, o.plan = row, journal.PlanOf(b.options.Seed, cmp.Or(row.Plan, row.Key))
+		for release := range o.known {
+			o.known[release] = o.plan.Steps(release)
+		}
 		if row.Parent != "" {
 			b.of(row.Parent).children = append(b.of(row.Parent).children, o)
 		}

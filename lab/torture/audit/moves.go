@@ -248,19 +248,17 @@ func (o *operation) doubtedWrongly(m *journal.Move) string {
 // policyOf returns the policy and the window of a call, and the lowest number of undos that any
 // release gives it. It returns false if no release has the call.
 func (o *operation) policyOf(call string) (policy journal.Safety, window time.Duration, undos int, ok bool) {
-	undos = o.plan.Undos(0, call)
-	for release := range journal.Releases {
-		if o.plan.Knows(release, call) {
-			undos = min(undos, o.plan.Undos(release, call))
+	undos = o.known[0][call]
+	for _, steps := range o.known {
+		if n, has := steps[call]; has {
+			undos, ok = min(undos, n), true
 		}
 	}
 	if round := o.roundOf(call); round != nil {
 		return round.Call, round.Window, undos, true
 	}
-	for release := range journal.Releases {
-		if o.plan.Knows(release, call) { // an inserted call, a second charge, or a child
-			return journal.Keyed, journal.LongWindow, undos, true
-		}
+	if ok { // an inserted call, a second charge, or a child
+		return journal.Keyed, journal.LongWindow, undos, true
 	}
 	return "", 0, 0, false
 }

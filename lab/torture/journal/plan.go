@@ -280,22 +280,35 @@ func (r *Round) PartUndos() int {
 	return 1
 }
 
-// Undos returns how many undos a step has in a release. It returns 0 if the release lacks the step.
-func (p *Plan) Undos(release int, step string) int {
+// Steps returns the steps that a release has, by name, with the number of their undos.
+func (p *Plan) Steps(release int) map[string]int {
+	steps := map[string]int{}
 	for i := range p.Rounds {
 		round, n := &p.Rounds[i], i+1
-		charge, card := round.ChargeIn(release, n), round.Card(n)
-		switch step {
-		case charge, card, Beside(charge), Beside(card):
-			return round.ChargeUndos(release)
-		case round.PartIn(release, n):
-			return round.PartUndos()
+		d := &round.Day
+		switch {
+		case !d.Has(d.Change, release):
+		case d.Change == ChangedTx, d.Change == ChangedCall:
+			steps[round.PutIn(n)], steps[round.Switch(n)] = 0, 0
+		case d.Change == PutInTx, d.Change == PutInCall:
+			steps[round.PutIn(n)] = 0
 		}
-		if slices.Contains(round.ReserveIn(release, n), step) {
-			return round.ReserveUndos()
+		for _, name := range round.ReserveIn(release, n) {
+			steps[name] = round.ReserveUndos()
 		}
+		if charge := round.ChargeIn(release, n); charge != "" {
+			undos := round.ChargeUndos(release)
+			steps[charge], steps[round.Card(n)] = undos, undos
+			if d.Beside {
+				steps[Beside(charge)], steps[Beside(round.Card(n))] = undos, undos
+			}
+		}
+		if round.Part.At != Nowhere {
+			steps[round.PartIn(release, n)] = round.PartUndos()
+		}
+		steps[round.Confirm(n)], steps[round.Count(n)], steps[round.Wait(n)] = 0, 0, 0
 	}
-	return 0
+	return steps
 }
 
 func (r Round) Card(n int) string    { return r.step("card", n) }    // the charge of card A
@@ -315,37 +328,6 @@ func Place(n int) string { return fmt.Sprint("place ", n) }
 
 // CardPlace returns what the charge of card A in round n is for.
 func CardPlace(n int) string { return fmt.Sprint("card A of place ", n) }
-
-// Knows reports whether a release has a step with that name.
-func (p *Plan) Knows(release int, step string) bool {
-	for i := range p.Rounds {
-		round, n := &p.Rounds[i], i+1
-		var names []string
-		d := &round.Day
-		switch {
-		case !d.Has(d.Change, release):
-		case d.Change == ChangedTx, d.Change == ChangedCall:
-			names = append(names, round.PutIn(n), round.Switch(n))
-		case d.Change == PutInTx, d.Change == PutInCall:
-			names = append(names, round.PutIn(n))
-		}
-		names = append(names, round.ReserveIn(release, n)...)
-		if charge := round.ChargeIn(release, n); charge != "" {
-			if d.Beside {
-				names = append(names, Beside(charge), Beside(round.Card(n)))
-			}
-			names = append(names, charge, round.Card(n))
-		}
-		if round.Part.At != Nowhere {
-			names = append(names, round.PartIn(release, n))
-		}
-		names = append(names, round.Confirm(n), round.Count(n), round.Wait(n))
-		if slices.Contains(names, step) {
-			return true
-		}
-	}
-	return false
-}
 
 // Changes reports whether the code of the plan differs between releases.
 func (p *Plan) Changes() bool {
