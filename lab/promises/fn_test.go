@@ -211,7 +211,11 @@ func TestDo_ErrorAtCommitIsTheServersOwn(t *testing.T) {
 			"25P01": "insert into raise values ('25P01')", // no transaction
 		} {
 			made, runs := l.pool.Stat().NewConnsCount(), 0
-			res, err := idemDo(ctx, l.pool, scope, code, hashA, l.then(code, func(tx pgx.Tx) error { runs++; execute(t, tx, sql); return nil }))
+			res, err := idemDo(ctx, l.pool, scope, code, hashA, l.then(code, func(tx pgx.Tx) error {
+				runs++
+				execute(t, tx, sql)
+				return nil
+			}))
 			pgErr, isPg := err.(*pgconn.PgError)
 			if !isPg || pgErr.Code != code || errors.Is(err, idem.ErrTxEnded) {
 				t.Errorf("%s: err = %v, want that of the server", code, err)
@@ -362,7 +366,11 @@ func TestDo_PanicAndGoexitRollBackAndGoOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var kept pgx.Tx
 			recovered, returned := escape(t, func() {
-				idemDo(ctx, l.pool, scope, name, hashA, l.then(name, func(tx pgx.Tx) error { kept = tx; end(tx); return nil }))
+				idemDo(ctx, l.pool, scope, name, hashA, l.then(name, func(tx pgx.Tx) error {
+					kept = tx
+					end(tx)
+					return nil
+				}))
 			})
 			if panicked := strings.HasPrefix(name, "panic"); returned || panicked && recovered != errBusiness || !panicked && recovered != nil {
 				t.Errorf("recovered %v, returned %t", recovered, returned)

@@ -46,7 +46,8 @@ func newDisk(mebibytes int64) (_ *disk, err error) {
 		}
 	}()
 	// The server may run as another user.
-	err = errors.Join(os.Chmod(dir, 0o711), os.Mkdir(d.root(), 0o755), os.WriteFile(d.image(), nil, 0o600), os.Truncate(d.image(), mebibytes<<20))
+	err = errors.Join(os.Chmod(dir, 0o711), os.Mkdir(d.root(), 0o755),
+		os.WriteFile(d.image(), nil, 0o600), os.Truncate(d.image(), mebibytes<<20))
 	if err != nil {
 		return nil, err
 	}

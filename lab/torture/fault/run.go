@@ -264,7 +264,8 @@ type Mix struct {
 // cannot inject, and if no kind is left.
 func (m Mix) kinds(cluster bool) (chosen []Kind, err error) {
 	var names []Name
-	for _, k := range slices.Concat(workerKinds, pointKinds(), connectionKinds, sessionKinds, serverKinds(), resumptionKinds(), deliveryKinds) {
+	for _, k := range slices.Concat(workerKinds, pointKinds(), connectionKinds, sessionKinds, serverKinds(),
+		resumptionKinds(), deliveryKinds) {
 		names = append(names, k.Name, k.Group)
 		byName, byGroup := slices.Contains(m.Only, k.Name), slices.Contains(m.Only, k.Group)
 		switch {
