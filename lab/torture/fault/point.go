@@ -133,7 +133,6 @@ func loseAt(at pgproxy.Point) func(context.Context, *injection) error {
 		if err != nil {
 			return err
 		}
-		i.detail("%v", how)
 		if how == pgproxy.BlackHole {
 			sleep(ctx, i.between(50*time.Millisecond, 2*time.Second))
 			conn.Cut(pgproxy.Reset)

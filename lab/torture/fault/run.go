@@ -50,8 +50,7 @@ type Event struct {
 	At     time.Duration // when it was injected, by the clock of package history
 	For    time.Duration // from At until it was healed
 	Worker int           // the slot of the affected worker, -1 for all
-	Detail string
-	Err    string // why it could not be injected or healed
+	Err    string        // why it could not be injected or healed
 
 	// Loses reports that writes which were acknowledged during the event may be lost. Keys and
 	// effects are then lost together.
@@ -172,10 +171,6 @@ func (i *injection) note(write func(*Event)) {
 // strike sets the time of the event to now. A fault calls it at the moment at which it breaks
 // something; before, the time is the start of the injection.
 func (i *injection) strike() { i.note(func(e *Event) { e.At = history.Now() }) }
-
-func (i *injection) detail(format string, args ...any) {
-	i.note(func(e *Event) { e.Detail = fmt.Sprintf(format, args...) })
-}
 
 // between returns a random duration from shortest to longest.
 func (i *injection) between(shortest, longest time.Duration) time.Duration {

@@ -53,7 +53,6 @@ func killBackend(ctx context.Context, i *injection) error {
 			return err
 		}
 		i.strike()
-		i.detail("%s", victim.Title)
 		err = victim.Crash(ctx)
 		if errors.Is(err, os.ErrProcessDone) {
 			return errMissed
@@ -137,14 +136,11 @@ const victims = `from pg_stat_activity where backend_type = 'client backend' and
 func signalSession(function string) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
 		err := i.Cluster.Do(ctx, func(conn *pgx.Conn) error {
-			rows, err := conn.Query(ctx, "select pid, coalesce(state, '') "+victims+" order by pid")
+			rows, err := conn.Query(ctx, "select pid "+victims+" order by pid")
 			if err != nil {
 				return err
 			}
-			sessions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct {
-				PID   int32
-				State string
-			}])
+			sessions, err := pgx.CollectRows(rows, pgx.RowTo[int32])
 			if err != nil {
 				return err
 			}
@@ -153,8 +149,7 @@ func signalSession(function string) func(context.Context, *injection) error {
 			}
 			session := choose(i.rng, sessions...)
 			i.strike()
-			i.detail("%s", session.State)
-			_, err = conn.Exec(ctx, "select "+function+"($1)", session.PID)
+			_, err = conn.Exec(ctx, "select "+function+"($1)", session)
 			return err
 		})
 		if _, down := errors.AsType[*pgconn.ConnectError](err); down {
@@ -185,15 +180,9 @@ func ghostStandby(ctx context.Context, i *injection) (err error) {
 	sleep(ctx, i.between(0, 500*time.Millisecond))
 	end := choose(i.rng, "pg_terminate_backend", "pg_terminate_backend", "pg_cancel_backend", "")
 	if end == "" {
-		i.detail("let go")
 		return nil
 	}
-	var ended int
-	err = i.Cluster.Do(ctx, func(conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, "select count("+end+"(pid)) "+victims+" and wait_event = 'SyncRep'").Scan(&ended)
-	})
-	i.detail("%s of %d", end, ended)
-	return err
+	return i.Cluster.Exec(ctx, "select "+end+"(pid) "+victims+" and wait_event = 'SyncRep'")
 }
 
 // awaitParked waits until at least one COMMIT waits for the standby. It returns errMissed if that

@@ -51,7 +51,7 @@ type Server struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
 	calm   bool
-	killer func(slot int, when string)
+	killer func(slot int)
 }
 
 // Open starts a server.
@@ -71,17 +71,17 @@ func Open(seed uint64, odds Odds) (*Server, error) {
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
 // KillBy sets the function that kills the worker in a slot. If it is nil, no worker is killed.
-func (s *Server) KillBy(kill func(slot int, when string)) {
+func (s *Server) KillBy(kill func(slot int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.killer = kill
 }
 
-func (s *Server) kill(slot int, when string) {
+func (s *Server) kill(slot int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.killer != nil {
-		s.killer(slot, when)
+		s.killer(slot)
 	}
 }
 
@@ -118,7 +118,7 @@ func (path Request[Q, R]) Handle(s *Server, first func(*Q), do func(*Q) (R, int)
 		}
 		var reply R
 		var status int
-		if s.do(w, string(path), call.Slot, func() { reply, status = do(&call.What) }) {
+		if s.do(w, call.Slot, func() { reply, status = do(&call.What) }) {
 			w.WriteHeader(status)
 			_ = json.NewEncoder(w).Encode(reply)
 		}
@@ -127,12 +127,12 @@ func (path Request[Q, R]) Handle(s *Server, first func(*Q), do func(*Q) (R, int)
 
 // do executes the request of the worker in slot, or fails before or after it. It returns whether the
 // handler should write an answer.
-func (s *Server) do(w http.ResponseWriter, what string, slot int, do func()) (tell bool) {
+func (s *Server) do(w http.ResponseWriter, slot int, do func()) (tell bool) {
 	slow, fails := s.draw()
 	time.Sleep(slow)
 	switch fails {
 	case killBefore:
-		s.kill(slot, "before "+what)
+		s.kill(slot)
 		lose(w)
 		return false
 	case refuse:
@@ -146,9 +146,9 @@ func (s *Server) do(w http.ResponseWriter, what string, slot int, do func()) (te
 	time.Sleep(slow)
 	switch fails {
 	case killSoon:
-		time.AfterFunc(2*time.Millisecond, func() { s.kill(slot, "after "+what) })
+		time.AfterFunc(2*time.Millisecond, func() { s.kill(slot) })
 	case kill:
-		s.kill(slot, "after "+what)
+		s.kill(slot)
 		lose(w)
 		return false
 	case loseAnswer:
