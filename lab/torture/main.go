@@ -78,20 +78,10 @@ type flags struct {
 	workers    int
 	goroutines int
 	keys       int
-	settings   list
+	settings   []string
 	dir        string
 	keep       bool
-	only       list
-}
-
-// list is a flag that may be repeated and may have commas.
-type list []string
-
-func (l *list) String() string { return strings.Join(*l, ",") }
-
-func (l *list) Set(s string) error {
-	*l = append(*l, strings.Split(s, ",")...)
-	return nil
+	only       []string
 }
 
 func parse(args []string) (*flags, error) {
@@ -104,10 +94,16 @@ func parse(args []string) (*flags, error) {
 	set.IntVar(&c.workers, "workers", 4, "worker processes")
 	set.IntVar(&c.goroutines, "goroutines", 12, "calls at once, of each worker")
 	set.IntVar(&c.keys, "keys", 12, "keys in use at one time, in each of two scopes")
-	set.Var(&c.settings, "setting", "a `setting` of the servers, name=value")
+	list := func(to *[]string) func(string) error { // may be repeated and may have commas
+		return func(s string) error {
+			*to = append(*to, strings.Split(s, ",")...)
+			return nil
+		}
+	}
+	set.Func("setting", "a `setting` of the servers, name=value", list(&c.settings))
 	set.StringVar(&c.dir, "dir", "", "the `folder` for the files of the run (default: a temporary one, removed if all is well)")
 	set.BoolVar(&c.keep, "keep", false, "keep the files in any case")
-	set.Var(&c.only, "only", "the `faults` and legs to have, separated by commas, or none (default: all)")
+	set.Func("only", "the `faults` and legs to have, separated by commas, or none (default: all)", list(&c.only))
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
