@@ -160,13 +160,15 @@ func Launch(c config.Config) (*Worker, error) {
 	return w, err
 }
 
-// Wait waits for the end of the worker. killed reports that it was killed by SIGKILL, which is not
-// an error.
+// Wait waits for the end of the worker. killed reports that it was killed by SIGKILL, or by a SIGTERM
+// that came before it had installed its handler. Both are no errors.
 func (w *Worker) Wait() (killed bool, err error) {
 	<-w.Done()
 	state := w.cmd.ProcessState
-	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
-		return true, nil
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		if killed = status.Signal() == syscall.SIGKILL || status.Signal() == syscall.SIGTERM; killed {
+			return true, nil
+		}
 	}
 	if !state.Success() {
 		err = fmt.Errorf("%v\n%s", state, &w.stderr)
