@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -30,9 +29,7 @@ const commitIsParked = `select count(*) = 1 from pg_stat_activity where datname 
 func requireGhostStandby(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	var standbys string
-	if err := pool.QueryRow(context.Background(), "show synchronous_standby_names").Scan(&standbys); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, pool.QueryRow(context.Background(), "show synchronous_standby_names").Scan(&standbys))
 	if standbys == "" {
 		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
 			t.Fatal("IDEM_TEST_REQUIRE is set, but the server has no synchronous_standby_names")
@@ -62,17 +59,13 @@ func TestDo_InterruptedCommitIsACommit(t *testing.T) {
 			defer cancel()
 			var result idem.Result
 			var secret []byte
-			done := make(chan error, 1)
-			go func() {
-				var err error
+			done := inBackground(func() (err error) {
 				result, err = idemDo(ctx, l.pool, scope, "k", hashA, l.chargeParked("k", &secret), idem.WithObserver(w), patient)
-				done <- err
-			}()
+				return err
+			})
 			awaitTrue(t, l.pool, commitIsParked)
-			other := pgtest.Open(t, l.pool.Config().ConnString())
-			if _, err := idemDo(context.Background(), other, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-				t.Errorf("err = %v", err)
-			}
+			other := l.process()
+			wantIs(t, errOf(idemDo(context.Background(), other, scope, "k", hashA, l.charge("k"), idem.WithWait(0))), idem.ErrInProgress)
 			if test.cancels {
 				cancel()
 			}
@@ -80,15 +73,9 @@ func TestDo_InterruptedCommitIsACommit(t *testing.T) {
 			if err := await(t, "the call", done); err != nil || result.Replayed || l.runs.Load() != 1 {
 				t.Fatalf("%+v, %v after %d runs", result, err, l.runs.Load())
 			}
-			if diff := cmp.Diff(test.want, w.all()); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
+			wantSame(t, test.want, w.all())
 			l.wantOnce("k")
-			again, err := idemDo(context.Background(), l.pool, scope, "k", hashA, l.charge("k"))
-			result.Replayed = true
-			if diff := cmp.Diff(result, again); err != nil || diff != "" {
-				t.Errorf("replay: %v\n%s", err, diff)
-			}
+			wantReplay(t, name, result)(idemDo(context.Background(), l.pool, scope, "k", hashA, l.charge("k")))
 		})
 	}
 }
@@ -125,12 +112,8 @@ func wantUnknown(t *testing.T, err error) *idem.OutcomeUnknownError {
 // visible.
 func (l *ledger) wantWaiting(n int) {
 	l.t.Helper()
-	if got := l.count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`); got != n {
-		l.t.Errorf("%d COMMITs wait for the standby, want %d", got, n)
-	}
-	if got := l.count("select count(*) from idem.records") + l.count("select count(*) from ledger"); got != 0 {
-		l.t.Errorf("%d rows are to be seen that no standby has", got)
-	}
+	l.wantCount("waiting COMMITs", n, `select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`)
+	l.wantCount("rows that no standby has", 0, "select (select count(*) from idem.records) + (select count(*) from ledger)")
 }
 
 // releaseParked makes Postgres finish the COMMITs that wait for the standby.
@@ -166,27 +149,19 @@ func TestDo_CommitWithoutAnswerIsUnknownAndNeverCanceled(t *testing.T) {
 			pool := pgtest.Open(t, over(t, l.pool.Config().ConnString()), made.on)
 			ctx, cancel := context.WithCancel(context.Background())
 			w := newWatch()
-			done := make(chan error, 1)
 			var secret []byte
-			go func() {
-				_, err := idemDo(ctx, pool, scope, "k", hashA, l.chargeParked("k", &secret), impatient, idem.WithObserver(w))
-				done <- err
-			}()
+			done := calling(ctx, pool, "k", hashA, l.chargeParked("k", &secret), impatient, idem.WithObserver(w))
 			awaitTrue(t, l.pool, commitIsParked)
 			cancel()
 			unknown := wantUnknown(t, await(t, "the call", done))
 			if !errors.Is(unknown, context.Canceled) {
 				t.Errorf("err = %v", unknown)
 			}
-			if diff := cmp.Diff([]string{"outcome_unknown", "unknown"}, w.all()); diff != "" {
-				t.Error(diff)
-			}
+			wantSame(t, []string{"outcome_unknown", "unknown"}, w.all())
 			if n := txn.PendingCommits(pool); n != 1 {
 				t.Errorf("%d COMMITs are counted", n)
 			}
-			if _, err := idemDo(context.Background(), pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-				t.Errorf("err = %v", err)
-			}
+			wantIs(t, errOf(idemDo(context.Background(), pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0))), idem.ErrInProgress)
 			made.wantNoneFor(t, secret)
 			l.wantWaiting(1)
 			l.releaseParked()
@@ -215,18 +190,12 @@ func TestDo_LostConnectionDoesNotCancelCommit(t *testing.T) {
 			requireGhostStandby(t, p.pool)
 			var made dials
 			pool := pgtest.Open(t, p.proxy.DSN(), made.on)
-			done := make(chan error, 1)
 			var secret []byte
-			go func() {
-				_, err := idemDo(test.ctx, pool, scope, "k", hashA, p.chargeParked("k", &secret), impatient, idem.WithObserver(p.watch))
-				done <- err
-			}()
+			done := calling(test.ctx, pool, "k", hashA, p.chargeParked("k", &secret), impatient, idem.WithObserver(p.watch))
 			awaitTrue(t, p.pool, commitIsParked)
 			test.lose(p.proxy)
 			unknown := wantUnknown(t, await(t, "the call", done))
-			if diff := cmp.Diff([]string{"outcome_unknown", "unknown"}, p.watch.all()); diff != "" {
-				t.Error(diff)
-			}
+			wantSame(t, []string{"outcome_unknown", "unknown"}, p.watch.all())
 			waiting.Until(t, "the request to cancel", func() bool { return len(made.cancels()) > 0 })
 			made.wantNoneFor(t, secret)
 			p.wantWaiting(1)
@@ -244,16 +213,12 @@ func TestDo_UnansweredCommitsAreBoundedAndEndWithThePool(t *testing.T) {
 	l := newLedger(t)
 	requireGhostStandby(t, l.pool)
 	var made dials
-	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(most), made.on)
+	pool := l.process(maxConns(most), made.on)
 	var unknown []*idem.OutcomeUnknownError
 	secrets := make([][]byte, calls)
 	for i := range calls {
 		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() {
-			_, err := idemDo(ctx, pool, scope, fmt.Sprint("k", i), hashA, l.chargeParked(fmt.Sprint("k", i), &secrets[i]), impatient)
-			done <- err
-		}()
+		done := calling(ctx, pool, fmt.Sprint("k", i), hashA, l.chargeParked(fmt.Sprint("k", i), &secrets[i]), impatient)
 		awaitTrue(t, l.pool, fmt.Sprintf(`select count(*) = %d from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`, i+1))
 		cancel()
 		unknown = append(unknown, wantUnknown(t, await(t, "the call", done)))
@@ -286,17 +251,13 @@ func TestDo_NextUserOfTheConnectionCanCancelItsQuery(t *testing.T) {
 			defer cancel()
 			l := newLedger(t)
 			execute(t, l.pool, "create table u (id int unique deferrable initially deferred)")
-			pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+			pool := l.process(maxConns(1))
 			_, err := idemDo(ctx, pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) { execute(t, tx, sql); return ok, nil })
 			if committed := name == "committed"; (err == nil) != committed {
 				t.Errorf("err = %v", err)
 			}
 			waitIdle(t, pool)
-			done := make(chan error, 1)
-			go func() {
-				_, err := pool.Exec(ctx, "select pg_sleep(3600)")
-				done <- err
-			}()
+			done := inBackground(func() error { return errOf(pool.Exec(ctx, "select pg_sleep(3600)")) })
 			const asleep = "from pg_stat_activity where datname = current_database() and state = 'active' and query like 'select pg_sleep%'"
 			awaitTrue(t, l.pool, "select count(*) = 1 "+asleep)
 			cancel()

@@ -11,35 +11,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
-	"github.com/idem-go/idem/lab/pgtest"
 )
 
 func TestDo_ExecutesOnceAndReplaysTheSameBytes(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	first, err := idemDo(ctx, l.pool, scope, "k1", hashA, l.charge("k1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if first.Replayed || first.Rejected || first.Status != 201 {
 		t.Errorf("first = %+v", first)
 	}
-	second, err := idemDo(ctx, l.pool, scope, "k1", hashA, l.charge("k1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := first
-	want.Replayed = true
-	if diff := cmp.Diff(want, second); diff != "" {
-		t.Errorf("replay differs (-first +replay):\n%s", diff)
-	}
+	wantReplay(t, "k1", first)(idemDo(ctx, l.pool, scope, "k1", hashA, l.charge("k1")))
 	if l.runs.Load() != 1 {
 		t.Errorf("fn ran %d times", l.runs.Load())
 	}
@@ -51,17 +39,13 @@ func TestDo_AnotherHashIsAMismatchThatRevealsNothing(t *testing.T) {
 	l := newLedger(t)
 	stored := idem.Response{Status: 987654321, Header: header{"X-Secret": {"token"}}, Body: []byte("confidential")}
 	first, err := idemDo(ctx, l.pool, scope, "a key of some length", hashA, answer(stored))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	got, err := idemDo(ctx, l.pool, scope, "a key of some length", hashB, neverCalled(t))
 	var mismatch *idem.MismatchError
 	if !errors.As(err, &mismatch) || !errors.Is(err, idem.ErrMismatch) || idem.Retryable(err) || !mismatch.CreatedAt.Equal(first.CreatedAt) {
 		t.Fatalf("err = %v", err)
 	}
-	if diff := cmp.Diff(idem.Result{}, got); diff != "" {
-		t.Errorf("the result is not empty:\n%s", diff)
-	}
+	wantSame(t, idem.Result{}, got)
 	for _, text := range []string{fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", mismatch)} {
 		for _, secret := range []string{"987654321", "X-Secret", "token", "confidential", first.ExecutionID} {
 			if strings.Contains(text, secret) {
@@ -92,17 +76,9 @@ func TestReject_UndoesTheWritesAndIsFinal(t *testing.T) {
 			if err != nil || !first.Rejected || first.Replayed {
 				t.Fatalf("%+v, %v", first, err)
 			}
-			if diff := cmp.Diff(declined, first.Response); diff != "" {
-				t.Error(diff)
-			}
-			second, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"))
-			first.Replayed = true
-			if diff := cmp.Diff(first, second); err != nil || diff != "" {
-				t.Error(err, diff)
-			}
-			if l.entries("k") != 0 || l.records("k") != 1 {
-				t.Errorf("%d effects, %d records", l.entries("k"), l.records("k"))
-			}
+			wantSame(t, declined, first.Response)
+			wantReplay(t, name, first)(idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k")))
+			l.wantStored("k", 0, 1)
 			l.wantFree("inner")
 		})
 	}
@@ -125,17 +101,11 @@ func TestExecutionID_IsTheSameInFnResultAndRecord(t *testing.T) {
 				err := pgx.BeginFunc(ctx, tx, func(sp pgx.Tx) error { note(sp); return nil })
 				return ok, errors.Join(err, end)
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			replay, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			var recorded string
-			if err := l.pool.QueryRow(ctx, "select execution_id::text from idem.records where key = $1", key).Scan(&recorded); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, l.pool.QueryRow(ctx, "select execution_id::text from idem.records where key = $1", key).Scan(&recorded))
 			for _, id := range append(ids, res.ExecutionID, replay.ExecutionID) {
 				if id != recorded {
 					t.Errorf("%s: execution ids %q, %q, %q differ from the recorded %q", key, ids, res.ExecutionID, replay.ExecutionID, recorded)
@@ -183,32 +153,23 @@ func TestDo_ExecutesOnceAtEveryIsolationLevelWithAnyLock(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(lock, "/", level), func(t *testing.T) {
 			t.Parallel()
-			dsn := pgtest.DSN(t)
-			// idem treats each pool as a process, so only the database can serialize their
-			// calls.
-			var pools []*pgxpool.Pool
-			for range 8 {
-				pools = append(pools, pgtest.Open(t, dsn, maxConns(2)))
+			l := newLedger(t, maxConns(2))
+			pools := []*pgxpool.Pool{l.pool} // only the database can serialize their calls
+			for range 7 {
+				pools = append(pools, l.process(maxConns(2)))
 			}
-			l := ledgerOn(t, pools[0])
 			for round := range 10 {
 				key := fmt.Sprint("k", round)
-				var calls sync.WaitGroup
 				var executed atomic.Int64
-				for _, pool := range pools {
-					calls.Go(func() {
-						options := append([]idem.Option{idem.WithWait(limit), idem.WithRetries(100),
-							idem.WithTxOptions(pgx.TxOptions{IsoLevel: level})}, locks[lock]...)
-						res, err := idemDo(ctx, pool, scope, key, hashA, l.charge(key), options...)
-						if err != nil {
-							t.Error(err)
-						}
-						if !res.Replayed {
-							executed.Add(1)
-						}
-					})
-				}
-				calls.Wait()
+				options := append([]idem.Option{idem.WithWait(limit), idem.WithRetries(100),
+					idem.WithTxOptions(pgx.TxOptions{IsoLevel: level})}, locks[lock]...)
+				storm(len(pools), func(i int) {
+					res, err := idemDo(ctx, pools[i], scope, key, hashA, l.charge(key), options...)
+					wantIs(t, err, nil)
+					if !res.Replayed {
+						executed.Add(1)
+					}
+				})()
 				if executed.Load() != 1 {
 					t.Errorf("%s: %d calls executed", key, executed.Load())
 				}
@@ -225,25 +186,21 @@ func TestDo_LoserOfTheInsertRaceSeesTheOutcomeOfTheWinner(t *testing.T) {
 	for _, level := range isoLevels {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
-			dsn := pgtest.DSN(t)
-			l := ledgerOn(t, pgtest.Open(t, dsn))
-			other := pgtest.Open(t, dsn)
+			l := newLedger(t)
+			other := l.process()
 			options := append([]idem.Option{idem.WithTxOptions(pgx.TxOptions{IsoLevel: level}), idem.WithWait(limit)}, locks["no lock"]...)
 			for key, end := range map[string]error{"succeeds": nil, "fails": errBusiness} {
 				first := l.hold(t, key, hashA, end, options...)
-				done := make(chan idem.Result, 1)
-				go func() {
-					res, err := idemDo(context.Background(), other, scope, key, hashA, l.charge(key), options...)
-					if err != nil {
-						t.Error(err)
-					}
-					done <- res
-				}()
+				var second idem.Result
+				done := inBackground(func() (err error) {
+					second, err = idemDo(context.Background(), other, scope, key, hashA, l.charge(key), options...)
+					return err
+				})
 				awaitBlocked(t, l.pool, 1)
 				first.release()
 				first.wait(t)
-				if second := await(t, "the loser", done); second.Replayed != (end == nil) {
-					t.Errorf("the winner %s: %+v", key, second)
+				if err := await(t, "the loser", done); err != nil || second.Replayed != (end == nil) {
+					t.Errorf("the winner %s: %+v, %v", key, second, err)
 				}
 				l.wantOnce(key)
 			}
@@ -283,9 +240,7 @@ func TestDo_NestedOnAnExhaustedPoolIsAnErrorNotADeadlock(t *testing.T) {
 		_, err := idemDo(ctx, l.pool, scope, "inner", hashA, l.charge("inner"), withLimits(50*time.Millisecond, 0, 0))
 		return idem.Response{}, err
 	})
-	if !errors.Is(err, idem.ErrPoolExhausted) {
-		t.Errorf("err = %v", err)
-	}
+	wantIs(t, err, idem.ErrPoolExhausted)
 	l.wantNone("outer")
 	l.wantNone("inner")
 }
@@ -294,40 +249,35 @@ func TestDo_NestedOnAnExhaustedPoolIsAnErrorNotADeadlock(t *testing.T) {
 // and every kind of failure of fn.
 func TestDo_OneEffectAndResponseUnderContentionAndFailures(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
-	pools := []*pgxpool.Pool{pgtest.Open(t, dsn, maxConns(8)), pgtest.Open(t, dsn, maxConns(8))}
-	l := ledgerOn(t, pools[0])
+	l := newLedger(t, maxConns(8))
+	pools := []*pgxpool.Pool{l.pool, l.process(maxConns(8))}
 	const keys, callers = 100, 32
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	var answers [keys]sync.Map
 	var executed atomic.Int64
-	var calls sync.WaitGroup
-	for caller := range callers {
+	storm(callers, func(caller int) {
 		rng := rand.New(rand.NewPCG(seed, uint64(caller)))
-		calls.Go(func() {
-			for _, i := range rng.Perm(keys) {
-				key, pool := fmt.Sprint("k", i), pools[rng.IntN(2)]
-				var res idem.Result
-				err := errBusiness
-				escape(t, func() {
-					res, err = idemDo(ctx, pool, scope, key, hashA, failing(l.charge(key), rng), idem.WithWait(limit))
-				})
-				if err != nil { // the caller repeats its call
-					res, err = idemDo(ctx, pool, scope, key, hashA, l.charge(key), idem.WithWait(limit))
-				}
-				if err != nil {
-					t.Errorf("%s: %v", key, err)
-					return
-				}
-				if !res.Replayed {
-					executed.Add(1)
-				}
-				answers[i].Store(string(res.Body), true)
+		for _, i := range rng.Perm(keys) {
+			key, pool := fmt.Sprint("k", i), pools[rng.IntN(2)]
+			var res idem.Result
+			err := errBusiness
+			escape(t, func() {
+				res, err = idemDo(ctx, pool, scope, key, hashA, failing(l.charge(key), rng), idem.WithWait(limit))
+			})
+			if err != nil { // the caller repeats its call
+				res, err = idemDo(ctx, pool, scope, key, hashA, l.charge(key), idem.WithWait(limit))
 			}
-		})
-	}
-	calls.Wait()
+			if err != nil {
+				t.Errorf("%s: %v", key, err)
+				return
+			}
+			if !res.Replayed {
+				executed.Add(1)
+			}
+			answers[i].Store(string(res.Body), true)
+		}
+	})()
 	if n := executed.Load(); n != keys {
 		t.Errorf("%d calls reported an execution, want %d", n, keys)
 	}
@@ -377,9 +327,7 @@ func TestLookup_ReportsTheStateOfAKey(t *testing.T) {
 	look := func(key string) idem.Entry {
 		t.Helper()
 		status, err := idem.Lookup(ctx, l.pool, scope, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return status
 	}
 	held := l.hold(t, "paid", hashA, nil)
@@ -390,19 +338,13 @@ func TestLookup_ReportsTheStateOfAKey(t *testing.T) {
 		t.Errorf("the same key in another scope: %+v, %v", other, err)
 	}
 	held.release()
-	if err := held.wait(t); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, held.wait(t))
 	want := idem.Entry{
 		State: idem.StateCompleted, ExecutionID: held.result.ExecutionID,
 		Since: held.result.CreatedAt, CompletedAt: held.result.CompletedAt, ExpiresAt: held.result.ExpiresAt,
 	}
-	if diff := cmp.Diff(want, look("paid")); diff != "" {
-		t.Errorf("a completed key (-want +got):\n%s", diff)
-	}
-	if _, err := idemDo(ctx, l.pool, scope, "refused", hashA, l.ending("refused", ok, idem.Reject(ok))); err != nil {
-		t.Fatal(err)
-	}
+	wantSame(t, want, look("paid"))
+	noError(t, errOf(idemDo(ctx, l.pool, scope, "refused", hashA, l.ending("refused", ok, idem.Reject(ok)))))
 	if got := look("refused"); got.State != idem.StateFailed || got.CompletedAt.IsZero() {
 		t.Errorf("a rejected key: %+v", got)
 	}
@@ -421,7 +363,7 @@ func TestLookup_NeverMissesAnExecutionThatCommits(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	for _, isolation := range []string{"read committed", "serializable"} {
-		reader := pgtest.Open(t, l.pool.Config().ConnString(), withParameter("default_transaction_isolation", isolation))
+		reader := l.process(withParameter("default_transaction_isolation", isolation))
 		for i := range 30 {
 			held := l.hold(t, fmt.Sprint(isolation, i), hashA, nil)
 			held.release()
@@ -431,9 +373,7 @@ func TestLookup_NeverMissesAnExecutionThatCommits(t *testing.T) {
 					t.Fatalf("%s: %+v, %v", isolation, entry, err)
 				}
 			}
-			if err := held.wait(t); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, held.wait(t))
 		}
 	}
 }

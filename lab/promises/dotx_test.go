@@ -6,42 +6,30 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/txn"
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
 func TestDoTx_CommitsWithTheCallersTransaction(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		l := newLedger(t, withMode(mode))
+	inFewModes(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) {
 		tx := l.begin(ctx)
 		first, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
 		if err != nil || first.Replayed || first.Status != 201 {
 			t.Fatalf("%+v, %v", first, err)
 		}
-		inside, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
-		want := first
-		want.Replayed = true
-		if diff := cmp.Diff(want, inside); err != nil || diff != "" {
-			t.Errorf("inside the transaction: %v\n%s", err, diff)
-		}
+		wantReplay(t, "inside the transaction", first)(idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k")))
 		l.wantNone("k") // invisible to others so far
-		if err := tx.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, tx.Commit(ctx))
 		l.wantOnce("k")
-		outside, err := idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t))
-		if diff := cmp.Diff(want, outside); err != nil || diff != "" {
-			t.Errorf("after the commit: %v\n%s", err, diff)
-		}
+		wantReplay(t, "after the commit", first)(idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t)))
 	})
 }
 
@@ -53,18 +41,13 @@ func TestDoTx_OldSnapshotIsASerializationFailure(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		key := string(level)
 		tx, err := l.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		defer tx.Rollback(ctx)
-		if _, err := tx.Exec(ctx, "select 1 from ledger"); err != nil { // takes the snapshot
-			t.Fatal(err)
-		}
+		execute(t, tx, "select 1 from ledger") // takes the snapshot
 		l.charged(ctx, key)
 		runs := l.runs.Load()
 		_, err = idem.DoTx(ctx, tx, scope, key, hashA, l.charge(key))
-		var pgErr *pgconn.PgError
-		if !errors.As(err, &pgErr) || pgErr.Code != "40001" || !idem.Retryable(err) {
+		if !txn.HasCode(err, "40001") || !idem.Retryable(err) {
 			t.Errorf("%s: err = %v, want the server's 40001", level, err)
 		}
 		if l.runs.Load() != runs {
@@ -77,12 +60,10 @@ func TestDoTx_OldSnapshotIsASerializationFailure(t *testing.T) {
 
 func TestDoTx_KeyOfAnOpenTransactionIsInProgress(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
-	l, elsewhere := ledgerOn(t, pgtest.Open(t, dsn)), pgtest.Open(t, dsn)
+	l := newLedger(t)
+	elsewhere := l.process()
 	holder := l.begin(ctx)
-	if _, err := idem.DoTx(ctx, holder, scope, "k", hashA, l.charge("k")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errOf(idem.DoTx(ctx, holder, scope, "k", hashA, l.charge("k"))))
 	inProgress := func(name string, err error) {
 		t.Helper()
 		var busy *idem.InProgressError
@@ -99,13 +80,9 @@ func TestDoTx_KeyOfAnOpenTransactionIsInProgress(t *testing.T) {
 			inProgress("DoTx", err)
 			return note(ctx, tx, "bystander")
 		})
-		if err != nil {
-			t.Errorf("the other caller's transaction: %v", err)
-		}
+		wantIs(t, err, nil, "the other caller's transaction")
 	}
-	if err := holder.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, holder.Commit(ctx))
 	l.wantOnce("k")
 	if l.runs.Load() != 1 || l.entries("bystander") != 2 {
 		t.Errorf("%d runs, %d bystanders", l.runs.Load(), l.entries("bystander"))
@@ -115,25 +92,20 @@ func TestDoTx_KeyOfAnOpenTransactionIsInProgress(t *testing.T) {
 func TestDoTx_ConcurrentCallsExecuteOnce(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	var calls sync.WaitGroup
-	for range 16 {
-		calls.Go(func() {
-			for {
-				err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-					_, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
-					return err
-				})
-				if err == nil {
-					return
-				}
-				if !idem.Retryable(err) {
-					t.Error(err)
-					return
-				}
+	storm(16, func(int) {
+		for {
+			err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+				return errOf(idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k")))
+			})
+			if err == nil {
+				return
 			}
-		})
-	}
-	calls.Wait()
+			if !idem.Retryable(err) {
+				t.Error(err)
+				return
+			}
+		}
+	})()
 	l.wantOnce("k")
 }
 
@@ -143,23 +115,21 @@ var outers = map[string]func(ctx context.Context, l *ledger, key string, fn func
 		return idemDo(ctx, l.pool, scope, key, hashA, fn)
 	},
 	"DoTx": func(ctx context.Context, l *ledger, key string, fn func(pgx.Tx) (idem.Response, error)) (res idem.Result, err error) {
-		err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-			var err error
-			res, err = idem.DoTx(ctx, tx, scope, key, hashA, fn)
-			return err
-		})
+		err = pgx.BeginFunc(ctx, l.pool, joining(ctx, key, fn, &res))
 		return res, err
 	},
 	"DoTx in a savepoint": func(ctx context.Context, l *ledger, key string, fn func(pgx.Tx) (idem.Response, error)) (res idem.Result, err error) {
-		err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-			return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-				var err error
-				res, err = idem.DoTx(ctx, tx, scope, key, hashA, fn)
-				return err
-			})
-		})
+		err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error { return pgx.BeginFunc(ctx, tx, joining(ctx, key, fn, &res)) })
 		return res, err
 	},
+}
+
+// joining returns a function that calls DoTx in a transaction and stores the result.
+func joining(ctx context.Context, key string, fn func(pgx.Tx) (idem.Response, error), res *idem.Result) func(pgx.Tx) error {
+	return func(tx pgx.Tx) (err error) {
+		*res, err = idem.DoTx(ctx, tx, scope, key, hashA, fn)
+		return err
+	}
 }
 
 func TestDoTx_InsideFnIsPartOfTheOuterCall(t *testing.T) {
@@ -223,15 +193,9 @@ func TestDoTx_RollbackOfTheCallersSavepointUndoesTheCall(t *testing.T) {
 		}
 	}
 	l.wantFree("undone") // already free for others, because the lock was released with the savepoint
-	if _, err := idemDo(ctx, l.pool, scope, "kept", hashA, l.charge("kept"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("err = %v, want ErrInProgress", err)
-	}
-	if res, err := idem.DoTx(ctx, tx, scope, "undone", hashB, l.charge("undone")); err != nil || !res.Replayed {
-		t.Errorf("the caller does not see who took over: %+v, %v", res, err)
-	}
-	if err := tx.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	wantIs(t, errOf(idemDo(ctx, l.pool, scope, "kept", hashA, l.charge("kept"), idem.WithWait(0))), idem.ErrInProgress)
+	replayed(t, "the caller sees who took over")(idem.DoTx(ctx, tx, scope, "undone", hashB, l.charge("undone")))
+	noError(t, tx.Commit(ctx))
 	l.wantOnce("undone")
 	l.wantOnce("kept")
 }
@@ -277,14 +241,8 @@ func TestDoTx_OuterCallIsRecordedWhateverTheInnerOneDoes(t *testing.T) {
 			l.charged(ctx, "used")
 			l.charged(ctx, "old")
 			l.expire("old")
-			_, err := outer(ctx, l, "outer", func(tx pgx.Tx) (idem.Response, error) {
-				resp, err := l.charge("outer")(tx)
-				inner(ctx, tx, ignored)
-				return resp, err
-			})
-			if err != nil {
-				t.Errorf("%s, the inner call %s: %v", name, what, err)
-			}
+			_, err := outer(ctx, l, "outer", l.then("outer", func(tx pgx.Tx) error { inner(ctx, tx, ignored); return nil }))
+			wantIs(t, err, nil, name, what, " the inner call")
 			l.wantOnce("outer")
 		}
 	}
@@ -294,8 +252,7 @@ func TestDoTx_OuterCallIsRecordedWhateverTheInnerOneDoes(t *testing.T) {
 // fn's.
 func TestDoTx_FailureLeavesTheTransactionUnchanged(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		l := newLedger(t, withMode(mode))
+	inFewModes(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) {
 		nothing := func(pgx.Tx) error { return nil }
 		for name, test := range map[string]struct {
 			end  func(pgx.Tx) error
@@ -327,9 +284,7 @@ func TestDoTx_FailureLeavesTheTransactionUnchanged(t *testing.T) {
 				}
 				return note(ctx, tx, "after")
 			})
-			if err != nil {
-				t.Errorf("%s: the caller's transaction: %v", name, err)
-			}
+			wantIs(t, err, nil, name, " the caller's transaction")
 			l.wantCommitted("before", "after")
 			l.wantNone(name)
 			l.wantFree(name)
@@ -345,19 +300,13 @@ func TestDoTx_PanicAndGoexitLeaveTheTransactionUnchanged(t *testing.T) {
 		tx := l.begin(ctx)
 		before := note(ctx, tx, "before")
 		recovered, returned := escape(t, func() {
-			idem.DoTx(ctx, tx, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {
-				_, err := l.charge(name)(tx)
-				endings[name](tx)
-				return ok, err
-			})
+			idem.DoTx(ctx, tx, scope, name, hashA, l.then(name, func(tx pgx.Tx) error { endings[name](tx); return nil }))
 		})
 		if returned || name != "Goexit" && recovered != errBusiness {
 			t.Errorf("%s: recovered %v", name, recovered)
 		}
 		l.wantFree(name) // already free, although the caller's transaction is still open
-		if err := errors.Join(before, note(ctx, tx, "after"), tx.Commit(ctx)); err != nil {
-			t.Errorf("%s: the caller's transaction: %v", name, err)
-		}
+		wantIs(t, errors.Join(before, note(ctx, tx, "after"), tx.Commit(ctx)), nil, name, " the caller's transaction")
 		if l.entries("before") != 1 || l.entries("after") != 1 {
 			t.Errorf("%s: committed %q", name, l.committed())
 		}
@@ -371,11 +320,10 @@ func TestDoTx_OpenRowsEndTheCallersTransaction(t *testing.T) {
 	l := newLedger(t, maxConns(1))
 	for name, end := range map[string]error{"nil": nil, "error": errBusiness, "reject": idem.Reject(ok)} {
 		tx := must(l.pool.Begin(ctx))
-		_, err := idem.DoTx(ctx, tx, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {
-			l.charge(name)(tx)
+		_, err := idem.DoTx(ctx, tx, scope, name, hashA, l.then(name, func(tx pgx.Tx) error {
 			tx.Query(ctx, "select * from generate_series(1, 100000)")
-			return ok, end
-		})
+			return end
+		}))
 		if want := map[bool]error{true: errBusiness, false: idem.ErrTxAborted}[end == errBusiness]; !errors.Is(err, want) {
 			t.Errorf("%s: err = %v, want %v", name, err, want)
 		}
@@ -398,12 +346,10 @@ func TestDoTx_TxInUseWhenFnReturnsClosesTheConnection(t *testing.T) {
 				t.Parallel()
 				l := newLedger(t)
 				execute(t, l.begin(ctx), "select pg_advisory_xact_lock(42)")
-				tx, late, stray := l.begin(ctx), newLateArgument(), make(chan error, 1)
+				tx, late := l.begin(ctx), newLateArgument()
+				var stray <-chan error
 				_, err := idem.DoTx(ctx, tx, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-					go func() {
-						_, err := tx.Exec(ctx, "select 'stray' from pg_advisory_xact_lock(42)", late)
-						stray <- err
-					}()
+					stray = inBackground(func() error { return errOf(tx.Exec(ctx, "select 'stray' from pg_advisory_xact_lock(42)", late)) })
 					await(t, "the stray statement to begin", late.begun)
 					if sent {
 						close(late.sent)
@@ -438,7 +384,7 @@ func TestDoTx_TxInUseWhenFnReturnsClosesTheConnection(t *testing.T) {
 
 func TestDo_MissingSchemaIsExplained(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
+	inFewModes(t, func(t *testing.T, _ *ledger, mode pgx.QueryExecMode) {
 		l := ledgerOn(t, pgtest.Open(t, pgtest.EmptyDSN(t), withMode(mode), maxConns(1)))
 		explained := func(how string, err error) {
 			t.Helper()
@@ -453,9 +399,7 @@ func TestDo_MissingSchemaIsExplained(t *testing.T) {
 				explained("DoTx", err)
 				return errors.Join(before, note(ctx, tx, "after"))
 			})
-			if err != nil {
-				t.Errorf("the caller's transaction: %v", err)
-			}
+			wantIs(t, err, nil, "the caller's transaction")
 			_, err = idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t))
 			explained("Do", err)
 			_, err = idem.Lookup(ctx, l.pool, scope, "k")
@@ -481,9 +425,7 @@ func TestDoTx_RefusesATransactionThatCannotBeUsed(t *testing.T) {
 	} {
 		over := spoil(must(l.pool.Begin(ctx)))
 		err := pgx.BeginFunc(ctx, l.pool, func(next pgx.Tx) error {
-			if _, err := idem.DoTx(ctx, over, scope, "k", hashA, neverCalled(t)); !errors.Is(err, pgx.ErrTxClosed) {
-				t.Errorf("%s: err = %v, want pgx.ErrTxClosed", name, err)
-			}
+			wantIs(t, errOf(idem.DoTx(ctx, over, scope, "k", hashA, neverCalled(t))), pgx.ErrTxClosed, name)
 			return note(ctx, next, name)
 		})
 		if err != nil || l.entries(name) != 1 {
@@ -518,13 +460,9 @@ func TestDoTx_EndedContextSparesTheTransaction(t *testing.T) {
 	_, afterwards := idem.DoTx(over, tx, scope, "k", hashA, l.charge("k"))
 	_, replay := idem.DoTx(over, tx, scope, "known", hashA, l.charge("known"))
 	for _, err := range []error{during, afterwards, replay} {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("err = %v, want context.Canceled", err)
-		}
+		wantIs(t, err, context.Canceled)
 	}
-	if err := errors.Join(note(ctx, tx, "after"), tx.Commit(ctx)); err != nil {
-		t.Errorf("the caller's transaction: %v", err)
-	}
+	wantIs(t, errors.Join(note(ctx, tx, "after"), tx.Commit(ctx)), nil, "the caller's transaction")
 	l.wantCommitted("known", "after")
 	l.wantNone("k")
 }
@@ -537,11 +475,9 @@ func TestDoTx_FailureToPrepareSparesTheTransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t)
-			pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1), withParameter("lock_timeout", "50ms"))
+			pool := l.process(maxConns(1), withParameter("lock_timeout", "50ms"))
 			if warm {
-				if _, err := outers["DoTx"](ctx, ledgerOn(t, pool), "warm", answer(ok)); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, errOf(outers["DoTx"](ctx, ledgerOn(t, pool), "warm", answer(ok))))
 				awaitDue(t, pool)
 			}
 			tx := must(pool.Begin(ctx))
@@ -553,12 +489,8 @@ func TestDoTx_FailureToPrepareSparesTheTransaction(t *testing.T) {
 				t.Errorf("err = %v, of cause %q", err, cause)
 			}
 			unlock()
-			if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k")); err != nil {
-				t.Errorf("once the table is free: %v", err)
-			}
-			if err := errors.Join(before, note(ctx, tx, "after"), tx.Commit(ctx)); err != nil {
-				t.Fatal(err)
-			}
+			wantIs(t, errOf(idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))), nil, "once the table is free")
+			noError(t, errors.Join(before, note(ctx, tx, "after"), tx.Commit(ctx)))
 			l.wantCommitted("before", "k", "after")
 			l.wantOnce("k")
 		})
@@ -595,31 +527,19 @@ func TestDoTx_ManyKeysInOneTransactionTakeFewLocks(t *testing.T) {
 					}
 					return err
 				}
-				err := call(tx)
-				if err == nil {
-					err = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
-						_, err := idem.DoTx(ctx, savepoint, scope, "again "+key, hashA, answer(ok))
-						return err
-					})
-				}
-				if err != nil {
-					t.Fatalf("%s: %v", key, err)
-				}
+				noError(t, call(tx))
+				noError(t, pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+					return errOf(idem.DoTx(ctx, savepoint, scope, "again "+key, hashA, answer(ok)))
+				}))
 			}
 			if locks := l.count("select count(*) from pg_locks where pid = $1", tx.Conn().PgConn().PID()); locks > 3*saved {
 				t.Errorf("%d locks for %d keys", locks, 2*n)
 			}
 			for _, key := range []string{"again k-1", fmt.Sprint("again k-", n)} {
-				if _, err := idemDo(ctx, l.pool, scope, key, hashA, answer(ok), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-					t.Errorf("%s: err = %v", key, err)
-				}
+				wantIs(t, errOf(idemDo(ctx, l.pool, scope, key, hashA, answer(ok), idem.WithWait(0))), idem.ErrInProgress, key)
 			}
-			if err := tx.Commit(ctx); err != nil {
-				t.Fatal(err)
-			}
-			if got := l.count("select count(*) from idem.records where state = 'completed'"); got != 2*n {
-				t.Errorf("%d records", got)
-			}
+			noError(t, tx.Commit(ctx))
+			l.wantCount("records", 2*n, "select count(*) from idem.records where state = 'completed'")
 		})
 	}
 }
@@ -628,9 +548,7 @@ func TestDoTx_ManyKeysInOneTransactionTakeFewLocks(t *testing.T) {
 func past(t *testing.T, ctx context.Context, tx pgx.Tx) {
 	t.Helper()
 	for i := range saved {
-		if _, err := idem.DoTx(ctx, tx, scope, fmt.Sprint("past", i), hashA, answer(ok)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errOf(idem.DoTx(ctx, tx, scope, fmt.Sprint("past", i), hashA, answer(ok))))
 	}
 }
 
@@ -658,9 +576,7 @@ func TestDoTx_FailurePastTheSavepointsAbortsTheTransaction(t *testing.T) {
 			if errors.Is(err, idem.ErrTxAborted) && !containsAll(err.Error(), "savepoint", "tx.Begin") {
 				t.Errorf("the remedy is missing: %v", err)
 			}
-			if err := tx.Commit(ctx); !errors.Is(err, pgx.ErrTxCommitRollback) {
-				t.Errorf("COMMIT: %v", err)
-			}
+			wantIs(t, tx.Commit(ctx), pgx.ErrTxCommitRollback, "COMMIT")
 			l.wantNone("k")
 			l.wantNone("past0")
 		})
@@ -671,32 +587,23 @@ func TestDoTx_FailurePastTheSavepointsAbortsTheTransaction(t *testing.T) {
 // lock_timeout of the caller stays as it was.
 func TestDoTx_RefusalPastTheSavepointsSparesTheTransaction(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		l := newLedger(t, withMode(mode))
+	inFewModes(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) {
 		l.charged(ctx, "recorded")
 		l.charged(ctx, "expired")
 		l.expire("expired")
 		other := l.begin(ctx)
 		for _, key := range []string{"held", "expired"} {
-			if _, err := idem.DoTx(ctx, other, scope, key, hashA, answer(ok)); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errOf(idem.DoTx(ctx, other, scope, key, hashA, answer(ok))))
 		}
 		err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "set local lock_timeout = '7s'"); err != nil {
 				return err
 			}
 			past(t, ctx, tx)
-			if res, err := idem.DoTx(ctx, tx, scope, "recorded", hashA, l.charge("recorded")); err != nil || !res.Replayed {
-				t.Errorf("%+v, %v", res, err)
-			}
-			if _, err := idem.DoTx(ctx, tx, scope, "recorded", hashB, l.charge("recorded")); !errors.Is(err, idem.ErrMismatch) {
-				t.Errorf("err = %v", err)
-			}
+			replayed(t)(idem.DoTx(ctx, tx, scope, "recorded", hashA, l.charge("recorded")))
+			wantIs(t, errOf(idem.DoTx(ctx, tx, scope, "recorded", hashB, l.charge("recorded"))), idem.ErrMismatch)
 			for _, key := range []string{"held", "expired"} {
-				if _, err := idem.DoTx(ctx, tx, scope, key, hashA, l.charge(key)); !errors.Is(err, idem.ErrInProgress) {
-					t.Errorf("%s: err = %v", key, err)
-				}
+				wantIs(t, errOf(idem.DoTx(ctx, tx, scope, key, hashA, l.charge(key))), idem.ErrInProgress, key)
 			}
 			if _, err := idem.DoTx(ctx, tx, scope, "mine", hashA, l.charge("mine")); err != nil {
 				return err
@@ -707,9 +614,7 @@ func TestDoTx_RefusalPastTheSavepointsSparesTheTransaction(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		wantIs(t, err, nil)
 		l.wantOnce("mine")
 	})
 }

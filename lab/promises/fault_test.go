@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -26,14 +25,16 @@ import (
 // connections.
 type proxied struct {
 	*ledger
-	proxy *pgproxy.Proxy
-	watch *watch
+	proxy   *pgproxy.Proxy
+	through *pgxpool.Pool // through the proxy
+	watch   *watch
 }
 
 func newProxied(t *testing.T) *proxied {
 	t.Helper()
-	dsn := pgtest.DSN(t)
-	return &proxied{ledger: ledgerOn(t, pgtest.Open(t, dsn)), proxy: pgtest.Proxy(t, dsn), watch: newWatch()}
+	l := newLedger(t)
+	proxy := pgtest.Proxy(t, l.pool.Config().ConnString())
+	return &proxied{l, proxy, pgtest.Open(t, proxy.DSN()), newWatch()}
 }
 
 // transports are the ways to connect to a server. Deadlines, hangups and resets behave differently
@@ -66,24 +67,14 @@ func TestDo_LostCommitAcknowledgementIsResolved(t *testing.T) {
 			pool := pgtest.Open(t, transports[test.over](t, p.proxy.DSN()))
 			trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), test.how)
 			first, err := idemDo(t.Context(), pool, scope, "k", hashA, p.ending("k", ok, test.end), idem.WithObserver(p.watch), patient)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			await(t, "the trap", trap.Fired())
 			if first.Replayed || first.Rejected != (test.end != nil) || p.runs.Load() != 1 {
 				t.Errorf("%+v after %d runs", first, p.runs.Load())
 			}
-			if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", test.outcome}, p.watch.all()); diff != "" {
-				t.Error(diff)
-			}
-			if e, r := p.entries("k"), p.records("k"); e != test.effects || r != 1 {
-				t.Errorf("%d effects, %d records", e, r)
-			}
-			again, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"))
-			first.Replayed = true
-			if diff := cmp.Diff(first, again); err != nil || diff != "" {
-				t.Errorf("%v\n%s", err, diff)
-			}
+			wantSame(t, []string{"outcome_unknown", "resolved_committed", test.outcome}, p.watch.all())
+			p.wantStored("k", test.effects, 1)
+			wantReplay(t, name, first)(idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k")))
 		})
 	}
 }
@@ -109,9 +100,7 @@ func TestDo_NoticesAConnectionEndThatTLSHasReadAhead(t *testing.T) {
 	if err != nil || ctx.Err() != nil {
 		t.Fatal(err, ctx.Err())
 	}
-	if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all()); diff != "" {
-		t.Error(diff)
-	}
+	wantSame(t, []string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all())
 	p.wantOnce("k")
 }
 
@@ -162,9 +151,7 @@ func TestDo_OutcomeOfACommitIsAskedUntilThereIsAnAnswer(t *testing.T) {
 		if test.code == "" && err != nil || test.code != "" && (!errors.Is(err, idem.ErrOutcomeUnknown) || !txn.HasCode(err, test.code)) {
 			t.Errorf("%s: %v after %d dials in vain", key, err, refused.Load())
 		}
-		if diff := cmp.Diff(test.want, w.all()); diff != "" {
-			t.Errorf("%s: %s", key, diff)
-		}
+		wantSame(t, test.want, w.all())
 		if key == "refused" {
 			rename("elsewhere", "records")
 		}
@@ -186,9 +173,7 @@ func TestDo_SilentCommitIsResolvedWhenTheContextEnds(t *testing.T) {
 			if err != nil || res.Replayed {
 				t.Errorf("%+v, %v", res, err)
 			}
-			if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all()); diff != "" {
-				t.Error(diff)
-			}
+			wantSame(t, []string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all())
 			p.wantOnce("k")
 			p.proxy.Cut(pgproxy.Reset)
 		})
@@ -209,9 +194,8 @@ func TestDo_RunsAgainIfCommitNeverArrives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProxied(t)
-			pool := pgtest.Open(t, p.proxy.DSN())
 			trap := p.proxy.Arm(test.point, pgproxy.Reset)
-			res, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch), idem.WithRetries(test.retries), patient)
+			res, err := idemDo(t.Context(), p.through, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch), idem.WithRetries(test.retries), patient)
 			await(t, "the trap", trap.Fired())
 			if test.retries == 0 {
 				if !idem.Retryable(err) || errors.Is(err, idem.ErrOutcomeUnknown) {
@@ -223,9 +207,7 @@ func TestDo_RunsAgainIfCommitNeverArrives(t *testing.T) {
 			if err != nil || res.Replayed || p.runs.Load() != 2 {
 				t.Fatalf("%+v, %v after %d runs", res, err, p.runs.Load())
 			}
-			if diff := cmp.Diff([]string{"outcome_unknown", "resolved_rolled_back", "retried", "executed"}, p.watch.all()); diff != "" {
-				t.Error(diff)
-			}
+			wantSame(t, []string{"outcome_unknown", "resolved_rolled_back", "retried", "executed"}, p.watch.all())
 			p.wantOnce("k")
 		})
 	}
@@ -234,9 +216,8 @@ func TestDo_RunsAgainIfCommitNeverArrives(t *testing.T) {
 func TestDo_LostAnswerToTheClaimIsNotAnotherCaller(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
-	pool := pgtest.Open(t, p.proxy.DSN())
 	trap := p.proxy.Arm(pgproxy.AfterAnswer(isClaim, "INSERT 0 1"), pgproxy.Reset)
-	res, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch), idem.WithWait(limit))
+	res, err := idemDo(t.Context(), p.through, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch), idem.WithWait(limit))
 	if err != nil || res.Replayed || p.runs.Load() != 1 {
 		t.Errorf("%+v, %v after %d runs", res, err, p.runs.Load())
 	}
@@ -249,44 +230,28 @@ func TestDo_LostAnswerToTheClaimIsNotAnotherCaller(t *testing.T) {
 func TestDo_KeyOfALostHolderIsFreeOnceTheServerNotices(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
-	pool, other := pgtest.Open(t, p.proxy.DSN()), p.pool
 	ctx, cancel := context.WithCancel(t.Context())
 	trap := p.proxy.Arm(pgproxy.AfterAnswer(isClaim, "INSERT 0 1"), pgproxy.BlackHole)
-	done := make(chan error, 1)
-	go func() {
-		_, err := idemDo(ctx, pool, scope, "k", hashA, p.charge("k"))
-		done <- err
-	}()
+	done := calling(ctx, p.through, "k", hashA, p.charge("k"))
 	event := await(t, "the trap", trap.Fired())
 	p.proxy.Refuse(pgproxy.Reset) // its CancelRequest does not get through either
 	cancel()
-	if err := await(t, "the call", done); !errors.Is(err, context.Canceled) {
-		t.Errorf("err = %v", err)
-	}
-	if _, err := idemDo(t.Context(), other, scope, "k", hashA, p.charge("k"), idem.WithWait(50*time.Millisecond)); !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("err = %v", err)
-	}
+	wantIs(t, await(t, "the call", done), context.Canceled)
+	wantIs(t, errOf(idemDo(t.Context(), p.pool, scope, "k", hashA, p.charge("k"), idem.WithWait(50*time.Millisecond))), idem.ErrInProgress)
 	event.Conn.Cut(pgproxy.Reset)
-	if _, err := idemDo(t.Context(), other, scope, "k", hashA, p.charge("k"), idem.WithWait(limit)); err != nil {
-		t.Error(err)
-	}
-	p.wantOnce("k")
+	p.wantFreeSoon(p.pool, "k")
 }
 
 func TestDo_CutInsideFnFreesTheKey(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
-	pool := pgtest.Open(t, p.proxy.DSN())
 	trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.Contains("insert into ledger")), pgproxy.Reset)
-	_, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"))
+	_, err := idemDo(t.Context(), p.through, scope, "k", hashA, p.charge("k"))
 	if err == nil || !idem.Retryable(err) {
 		t.Errorf("err = %v", err)
 	}
 	await(t, "the trap", trap.Fired())
-	if _, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithWait(limit)); err != nil {
-		t.Error(err)
-	}
-	p.wantOnce("k")
+	p.wantFreeSoon(p.through, "k")
 }
 
 // stride returns the distance in bytes between two cuts.
@@ -312,9 +277,7 @@ func TestDo_CutAtAnyByteKeepsEffectAndResponseTogether(t *testing.T) {
 			address := transports[test.over](t, p.proxy.DSN())
 			warm := func() (*pgproxy.Conn, func(key string) (idem.Result, error)) {
 				pool := pgtest.Open(t, address, maxConns(1))
-				if _, err := idemDo(t.Context(), pool, scope, fmt.Sprint("warm", rand.Int64()), hashA, p.charge("warm")); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, errOf(idemDo(t.Context(), pool, scope, fmt.Sprint("warm", rand.Int64()), hashA, p.charge("warm"))))
 				waitIdle(t, pool)
 				conns := p.proxy.Conns()
 				return conns[len(conns)-1], func(key string) (idem.Result, error) {
@@ -324,9 +287,7 @@ func TestDo_CutAtAnyByteKeepsEffectAndResponseTogether(t *testing.T) {
 			}
 			conn, do := warm()
 			before := conn.Bytes(test.direction)
-			if _, err := do("whole"); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errOf(do("whole")))
 			length := conn.Bytes(test.direction) - before
 			for offset := int64(0); offset < length; offset += stride() {
 				conn, do := warm()
@@ -357,29 +318,25 @@ func TestDo_ContextEndingAtAnyMomentLeavesTheTruth(t *testing.T) {
 			pool := pgtest.Open(t, over(t, p.proxy.DSN()), maxConns(8))
 			p.proxy.SetLatency(200 * time.Microsecond)
 			var committed, failed atomic.Int64
-			var workers sync.WaitGroup
-			for worker := range 4 {
-				workers.Go(func() {
-					after := 5 * time.Millisecond // approaches the COMMIT from both sides
-					for i := range 40 {
-						key := fmt.Sprint(worker, "/", i)
-						ctx, cancel := context.WithTimeout(t.Context(), after+rand.N(after/4))
-						_, err := idemDo(ctx, pool, scope, key, hashA, p.charge(key), patient)
-						cancel()
-						if n := p.entries(key); err == nil && n != 1 || err != nil && n != 0 {
-							t.Errorf("%d effects, err = %v", n, err)
-						}
-						if err == nil {
-							committed.Add(1)
-							after = after * 9 / 10
-						} else {
-							failed.Add(1)
-							after = after * 6 / 5
-						}
+			storm(4, func(worker int) {
+				after := 5 * time.Millisecond // approaches the COMMIT from both sides
+				for i := range 40 {
+					key := fmt.Sprint(worker, "/", i)
+					ctx, cancel := context.WithTimeout(t.Context(), after+rand.N(after/4))
+					_, err := idemDo(ctx, pool, scope, key, hashA, p.charge(key), patient)
+					cancel()
+					if n := p.entries(key); err == nil && n != 1 || err != nil && n != 0 {
+						t.Errorf("%d effects, err = %v", n, err)
 					}
-				})
-			}
-			workers.Wait()
+					if err == nil {
+						committed.Add(1)
+						after = after * 9 / 10
+					} else {
+						failed.Add(1)
+						after = after * 6 / 5
+					}
+				}
+			})()
 			if committed.Load() == 0 || failed.Load() == 0 {
 				t.Errorf("the moments were all on one side of the commit: %d committed", committed.Load())
 			}
@@ -408,9 +365,7 @@ func TestDo_SkipsAllDeadConnectionsOfThePool(t *testing.T) {
 								together.Wait()
 								return ok, nil
 							})
-							if err != nil {
-								t.Error(err)
-							}
+							wantIs(t, err, nil)
 							return
 						}
 						conn := must(pool.Acquire(t.Context()))
@@ -421,9 +376,7 @@ func TestDo_SkipsAllDeadConnectionsOfThePool(t *testing.T) {
 				}
 				group.Wait()
 				p.proxy.Cut(pgproxy.Hangup)
-				if _, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithRetries(0), idem.WithObserver(p.watch)); err != nil {
-					t.Error(err)
-				}
+				wantIs(t, errOf(idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithRetries(0), idem.WithObserver(p.watch))), nil)
 				if got := p.watch.all(); fmt.Sprint(got) != "[executed]" {
 					t.Errorf("%v", got)
 				}

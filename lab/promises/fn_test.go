@@ -16,7 +16,6 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/txn"
-	"github.com/idem-go/idem/lab/pgtest"
 )
 
 func TestDo_ContextEndingBeforeCommitRollsBack(t *testing.T) {
@@ -45,16 +44,11 @@ func TestDo_ContextEndingBeforeCommitRollsBack(t *testing.T) {
 			ctx, end := context.WithCancel(context.Background())
 			defer end()
 			for range 2 { // the context of the second call has ended before it begins
-				res, err := idemDo(ctx, l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-					resp, err := l.charge("k")(tx)
-					return resp, errors.Join(err, test.fn(ctx, end, tx))
-				})
+				res, err := idemDo(ctx, l.pool, scope, "k", hashA, l.then("k", func(tx pgx.Tx) error { return test.fn(ctx, end, tx) }))
 				if !errors.Is(err, context.Canceled) || idem.Retryable(err) {
 					t.Errorf("err = %v, want context.Canceled", err)
 				}
-				if diff := cmp.Diff(idem.Result{}, res); diff != "" {
-					t.Error(diff)
-				}
+				wantSame(t, idem.Result{}, res)
 			}
 			l.wantNone("k")
 			if !test.lost {
@@ -85,22 +79,7 @@ func TestDo_RefusesCommitAndRollbackOnTheTx(t *testing.T) {
 		"deferred rollback":     func(tx pgx.Tx) error { defer tx.Rollback(ctx); return nil },
 		"rollback returned":     func(tx pgx.Tx) error { return tx.Rollback(ctx) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			made := l.pool.Stat().NewConnsCount()
-			res, err := idemDo(ctx, l.pool, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {
-				resp, err := l.charge(name)(tx)
-				return resp, errors.Join(err, end(tx))
-			})
-			if !errors.Is(err, idem.ErrTxEnded) {
-				t.Errorf("err = %v, want ErrTxEnded", err)
-			}
-			if diff := cmp.Diff(idem.Result{}, res); diff != "" {
-				t.Error(diff)
-			}
-			l.wantNone(name)
-			l.wantSameConnections(made)
-			l.wantFree(name)
-		})
+		l.wantRefused(name, idem.ErrTxEnded, l.then(name, end))
 	}
 }
 
@@ -143,9 +122,7 @@ func TestDo_TransactionEndedBySQLIsNeverASuccess(t *testing.T) {
 				runs := 0
 				res, err := outer(ctx, l, key, func(tx pgx.Tx) (idem.Response, error) {
 					runs++
-					if _, err := l.charge(key)(tx); err != nil {
-						t.Error(err)
-					}
+					wantIs(t, errOf(l.charge(key)(tx)), nil)
 					for _, sql := range end.sql {
 						_, _ = tx.Exec(ctx, sql)
 					}
@@ -157,18 +134,14 @@ func TestDo_TransactionEndedBySQLIsNeverASuccess(t *testing.T) {
 				if !errors.Is(err, idem.ErrTxEnded) || idem.Retryable(err) || runs != 1 {
 					t.Errorf("%s: err = %v after %d runs, want ErrTxEnded", key, err, runs)
 				}
-				if diff := cmp.Diff(idem.Result{}, res); diff != "" {
-					t.Error(diff)
-				}
+				wantSame(t, idem.Result{}, res)
 				if end.committed {
 					l.wantRefusedUntilExpiry(key)
 				} else {
 					l.wantNone(key)
 				}
 			}
-			if n := l.entries("after"); n != 4 {
-				t.Errorf("%d effects after a ROLLBACK", n)
-			}
+			l.wantStored("after", 4, 0)
 			l.wantHealthy()
 		})
 	}
@@ -183,20 +156,15 @@ func (l *ledger) wantRefusedUntilExpiry(key string) {
 	if !errors.Is(err, idem.ErrTxEnded) || idem.Retryable(err) || res.Body != nil {
 		l.t.Errorf("the next call answers %+v, %v; want ErrTxEnded", res, err)
 	}
-	if _, err := idemDo(ctx, l.pool, scope, key, hashB, l.charge(key)); !errors.Is(err, idem.ErrMismatch) {
-		l.t.Errorf("the next call with another hash answers %v", err)
-	}
-	if _, err := l.undone(key, hashA, l.charge(key)); !errors.Is(err, idem.ErrInProgress) {
-		l.t.Errorf("DoTx answers %v", err)
-	}
+	wantIs(l.t, errOf(idemDo(ctx, l.pool, scope, key, hashB, l.charge(key))), idem.ErrMismatch)
+	wantIs(l.t, errOf(l.undone(key, hashA, l.charge(key))), idem.ErrInProgress)
 	if l.runs.Load() != before {
 		l.t.Error("fn was executed again")
 	}
 	l.wantOnce(key)
 	l.expire(key)
-	if l.charged(ctx, key); l.entries(key) != 2 {
-		l.t.Errorf("%d effects", l.entries(key))
-	}
+	l.charged(ctx, key)
+	l.wantStored(key, 2, 1)
 }
 
 func TestDo_IgnoredSQLErrorCommitsNothing(t *testing.T) {
@@ -222,23 +190,7 @@ func TestDo_IgnoredSQLErrorCommitsNothing(t *testing.T) {
 		"in a savepoint":  func(tx pgx.Tx) { must(tx.Begin(ctx)).Exec(ctx, "select 1/0") },
 		"duplicate claim": func(tx pgx.Tx) { tx.Exec(ctx, "insert into idem.records select * from idem.records") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			made := l.pool.Stat().NewConnsCount()
-			res, err := idemDo(ctx, l.pool, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {
-				resp, err := l.charge(name)(tx)
-				fail(tx)
-				return resp, err
-			})
-			if !errors.Is(err, idem.ErrTxAborted) || idem.Retryable(err) {
-				t.Errorf("err = %v, want ErrTxAborted", err)
-			}
-			if diff := cmp.Diff(idem.Result{}, res); diff != "" {
-				t.Error(diff)
-			}
-			l.wantNone(name)
-			l.wantSameConnections(made)
-			l.wantFree(name)
-		})
+		l.wantRefused(name, idem.ErrTxAborted, l.then(name, func(tx pgx.Tx) error { fail(tx); return nil }))
 	}
 }
 
@@ -246,8 +198,7 @@ func TestDo_IgnoredSQLErrorCommitsNothing(t *testing.T) {
 // server's error, and nothing is committed.
 func TestDo_ErrorAtCommitIsTheServersOwn(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		l := newLedger(t, maxConns(1), withMode(mode))
+	inFewModes(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) {
 		execute(t, l.pool, "create table uniq (n int unique deferrable initially deferred)")
 		execute(t, l.pool, "create function fail() returns trigger language plpgsql as 'begin raise exception using errcode = new.code; end'")
 		execute(t, l.pool, "create table raise (code text)")
@@ -260,12 +211,11 @@ func TestDo_ErrorAtCommitIsTheServersOwn(t *testing.T) {
 			"25P01": "insert into raise values ('25P01')", // no transaction
 		} {
 			made, runs := l.pool.Stat().NewConnsCount(), 0
-			res, err := idemDo(ctx, l.pool, scope, code, hashA, func(tx pgx.Tx) (idem.Response, error) {
+			res, err := idemDo(ctx, l.pool, scope, code, hashA, l.then(code, func(tx pgx.Tx) error {
 				runs++
-				resp, err := l.charge(code)(tx)
 				execute(t, tx, sql)
-				return resp, err
-			})
+				return nil
+			}))
 			pgErr, isPg := err.(*pgconn.PgError)
 			if !isPg || pgErr.Code != code || errors.Is(err, idem.ErrTxEnded) {
 				t.Errorf("%s: err = %v, want that of the server", code, err)
@@ -277,7 +227,7 @@ func TestDo_ErrorAtCommitIsTheServersOwn(t *testing.T) {
 			l.wantSameConnections(made)
 			l.wantFree(code)
 		}
-	})
+	}, maxConns(1))
 }
 
 // Open results keep the connection busy. The connection is closed, and nothing is committed.
@@ -299,11 +249,7 @@ func TestDo_OpenResultsAbortAndCostTheConnection(t *testing.T) {
 		for _, end := range []error{nil, errBusiness, idem.Reject(ok)} {
 			key := fmt.Sprint(name, ", returns ", end)
 			made := l.pool.Stat().NewConnsCount()
-			res, err := idemDo(ctx, l.pool, scope, key, hashA, oneRun(t, func(tx pgx.Tx) (idem.Response, error) {
-				resp, err := l.charge(key)(tx)
-				leak(tx)
-				return resp, errors.Join(err, end)
-			}))
+			res, err := idemDo(ctx, l.pool, scope, key, hashA, oneRun(t, l.then(key, func(tx pgx.Tx) error { leak(tx); return end })))
 			switch {
 			case end == nil && !errors.Is(err, idem.ErrTxAborted), end == errBusiness && !errors.Is(err, errBusiness):
 				t.Errorf("%s: err = %v", key, err)
@@ -318,46 +264,9 @@ func TestDo_OpenResultsAbortAndCostTheConnection(t *testing.T) {
 				t.Errorf("%s: a busy connection was kept", key)
 			}
 			// The server releases the key when it notices that the connection is closed.
-			if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithWait(limit)); err != nil {
-				t.Error(err)
-			}
-			l.wantOnce(key)
+			l.wantFreeSoon(l.pool, key)
 		}
 	}
-	l.wantHealthy()
-}
-
-// A goroutine that fn has started must neither commit part of its work nor reach the next user of
-// the connection.
-func TestDo_TxInUseWhenFnReturnsCommitsNothing(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.DSN(t)
-	l, observer := ledgerOn(t, pgtest.Open(t, dsn, maxConns(1))), ledgerOn(t, pgtest.Open(t, dsn))
-	lock := observer.begin(ctx)
-	execute(t, lock, "select pg_advisory_xact_lock(42)")
-	stray := make(chan error, 1)
-	_, err := idemDo(ctx, l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-		resp, err := l.charge("k")(tx)
-		go func() {
-			_, err := tx.Exec(ctx, "select pg_advisory_xact_lock(42)")
-			stray <- err
-		}()
-		awaitTrue(t, observer.pool, "select count(*) = 1 from pg_locks where locktype = 'advisory' and not granted")
-		return resp, err
-	})
-	if !errors.Is(err, idem.ErrTxAborted) {
-		t.Errorf("err = %v, want ErrTxAborted", err)
-	}
-	if err := await(t, "the stray statement to end", stray); err == nil {
-		t.Error("the stray statement succeeded on a connection that was given up")
-	}
-	if err := lock.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(limit)); err != nil {
-		t.Error(err)
-	}
-	l.wantOnce("k")
 	l.wantHealthy()
 }
 
@@ -372,30 +281,47 @@ func (a lateArgument) RewriteQuery(_ context.Context, _ *pgx.Conn, sql string, a
 	return sql, args, nil
 }
 
-// The goroutine is inside a method of tx when fn returns, but has sent nothing. The connection
-// appears idle.
-func TestDo_TxInUseNeverReachesTheNextUserOfTheConnection(t *testing.T) {
+// When fn returns, a goroutine that it has started is executing a statement, or is inside a method of
+// tx and has sent nothing, so that the connection appears idle. The goroutine must neither commit
+// part of its work nor reach the next user of the connection.
+func TestDo_TxInUseWhenFnReturnsCommitsNothing(t *testing.T) {
 	t.Parallel()
-	for _, end := range []error{nil, errBusiness, idem.Reject(ok)} {
+	for _, test := range []struct {
+		sent bool
+		end  error
+	}{{true, nil}, {false, nil}, {false, errBusiness}, {false, idem.Reject(ok)}} {
 		l := newLedger(t, maxConns(1))
-		late, stray := newLateArgument(), make(chan error, 1)
-		idemDo(ctx, l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-			go func() {
-				_, err := tx.Exec(ctx, "insert into ledger (key) values ('stray')", late)
-				stray <- err
-			}()
+		observer := ledgerOn(t, l.process())
+		lock, late := observer.begin(ctx), newLateArgument()
+		execute(t, lock, "select pg_advisory_xact_lock(42)")
+		var stray <-chan error
+		_, err := idemDo(ctx, l.pool, scope, "k", hashA, l.then("k", func(tx pgx.Tx) error {
+			stray = inBackground(func() error {
+				return errOf(tx.Exec(ctx, "insert into ledger (key) select 'stray' from pg_advisory_xact_lock(42)", late))
+			})
 			await(t, "the stray statement to begin", late.begun)
-			return ok, end
-		})
-		err := pgx.BeginFunc(ctx, l.pool, func(pgx.Tx) error { // the next user of the connection
-			close(late.sent)
+			if test.sent {
+				close(late.sent)
+				awaitBlocked(t, observer.pool, 1)
+			}
+			return test.end
+		}))
+		if test.sent {
+			wantIs(t, err, idem.ErrTxAborted)
+		}
+		noError(t, pgx.BeginFunc(ctx, l.pool, func(pgx.Tx) error { // the next user of the connection
+			if !test.sent {
+				close(late.sent)
+			}
 			if err := await(t, "the stray statement to end", stray); err == nil {
-				t.Errorf("after %v: the stray statement was executed in another's transaction", end)
+				t.Errorf("%+v: the stray statement was executed", test)
 			}
 			return nil
-		})
-		if n := l.entries("stray"); err != nil || n != 0 {
-			t.Errorf("after %v: %d stray effects were committed by another caller; %v", end, n, err)
+		}))
+		noError(t, lock.Rollback(ctx))
+		l.wantNone("stray")
+		if test.end == nil || test.end == errBusiness {
+			l.wantFreeSoon(l.pool, "k")
 		}
 		l.wantHealthy()
 	}
@@ -410,19 +336,12 @@ func TestDo_ConnectionClosedByFnCommitsNothing(t *testing.T) {
 	} {
 		for _, end := range []error{nil, errBusiness} {
 			key := fmt.Sprint(name, ", returns ", end)
-			_, err := idemDo(ctx, l.pool, scope, key, hashA, func(tx pgx.Tx) (idem.Response, error) {
-				resp, err := l.charge(key)(tx)
-				lose(tx)
-				return resp, errors.Join(err, end)
-			})
+			_, err := idemDo(ctx, l.pool, scope, key, hashA, l.then(key, func(tx pgx.Tx) error { lose(tx); return end }))
 			if end == nil && !errors.Is(err, idem.ErrTxAborted) || end != nil && !errors.Is(err, end) {
 				t.Errorf("%s: err = %v", key, err)
 			}
 			l.wantNone(key)
-			if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithWait(limit)); err != nil {
-				t.Error(err)
-			}
-			l.wantOnce(key)
+			l.wantFreeSoon(l.pool, key)
 		}
 	}
 	l.wantHealthy()
@@ -447,27 +366,19 @@ func TestDo_PanicAndGoexitRollBackAndGoOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var kept pgx.Tx
 			recovered, returned := escape(t, func() {
-				idemDo(ctx, l.pool, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {
+				idemDo(ctx, l.pool, scope, name, hashA, l.then(name, func(tx pgx.Tx) error {
 					kept = tx
-					if _, err := l.charge(name)(tx); err != nil {
-						t.Error(err)
-					}
 					end(tx)
-					return ok, nil
-				})
+					return nil
+				}))
 			})
 			if panicked := strings.HasPrefix(name, "panic"); returned || panicked && recovered != errBusiness || !panicked && recovered != nil {
 				t.Errorf("recovered %v, returned %t", recovered, returned)
 			}
 			l.wantNone(name)
 			waitIdle(t, l.pool)
-			if _, err := kept.Exec(ctx, "select 1"); !errors.Is(err, pgx.ErrTxClosed) {
-				t.Errorf("the kept tx: %v", err)
-			}
-			if _, err := idemDo(ctx, l.pool, scope, name, hashA, l.charge(name), idem.WithWait(limit)); err != nil {
-				t.Error(err)
-			}
-			l.wantOnce(name)
+			wantIs(t, errOf(kept.Exec(ctx, "select 1")), pgx.ErrTxClosed, "the kept tx")
+			l.wantFreeSoon(l.pool, name)
 		})
 	}
 	l.wantHealthy()
@@ -486,18 +397,10 @@ func TestDo_FnThatChangesItsRecordCommitsNothing(t *testing.T) {
 	} {
 		for outerName, outer := range outers {
 			made, key := l.pool.Stat().NewConnsCount(), outerName+", "+name
-			_, err := outer(ctx, l, key, func(tx pgx.Tx) (idem.Response, error) {
-				resp, err := l.charge(key)(tx)
-				execute(t, tx, sql)
-				return resp, err
-			})
-			if !errors.Is(err, idem.ErrTxEnded) {
-				t.Errorf("%s: err = %v, want ErrTxEnded", key, err)
-			}
+			_, err := outer(ctx, l, key, l.then(key, func(tx pgx.Tx) error { execute(t, tx, sql); return nil }))
+			wantIs(t, err, idem.ErrTxEnded, key)
 			l.wantNone(key)
-			if n := l.count("select count(*) from idem.records"); n != 0 {
-				t.Errorf("%s: %d records are left", key, n)
-			}
+			l.wantCount(key+": records", 0, "select count(*) from idem.records")
 			l.wantSameConnections(made)
 		}
 	}
@@ -533,9 +436,7 @@ func TestDo_SavepointsWorkInsideFn(t *testing.T) {
 			outer := must(tx.Begin(ctx))
 			return ok, test.fn(tx, outer, must(outer.Begin(ctx)))
 		})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		wantIs(t, err, nil, name)
 		l.wantCommitted(test.want...)
 	}
 }
@@ -610,9 +511,7 @@ func (k kept) keep(ctx context.Context, t *testing.T, end error) func(pgx.Tx) (i
 				t.Error(err)
 			}
 		}
-		if err := errors.Join(k["undone savepoint"].Rollback(ctx), k["committed savepoint"].Commit(ctx)); err != nil {
-			t.Error(err)
-		}
+		wantIs(t, errors.Join(k["undone savepoint"].Rollback(ctx), k["committed savepoint"].Commit(ctx)), nil)
 		return ok, end
 	}
 }
@@ -622,9 +521,7 @@ func (k kept) wantDead(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for name, tx := range k {
 		for method, use := range txMethods {
-			if err := use(ctx, tx); !errors.Is(err, pgx.ErrTxClosed) {
-				t.Errorf("%s.%s after fn has returned: err = %v, want pgx.ErrTxClosed", name, method, err)
-			}
+			wantIs(t, use(ctx, tx), pgx.ErrTxClosed, name, method)
 		}
 	}
 }
@@ -667,14 +564,11 @@ func TestDo_FnThatChangesTheRoleMustResetIt(t *testing.T) {
 				return resp, err
 			})
 			if !refused {
-				if err != nil {
-					t.Errorf("%s: %v", key, err)
-				}
+				wantIs(t, err, nil, key)
 				l.wantOnce(key)
 				continue
 			}
-			var pgErr *pgconn.PgError
-			if !errors.As(err, &pgErr) || pgErr.Code != "42501" || !containsAll(err.Error(), "SET LOCAL ROLE", "RESET ROLE") {
+			if !txn.HasCode(err, "42501") || !containsAll(err.Error(), "SET LOCAL ROLE", "RESET ROLE") {
 				t.Errorf("%s: err = %v", key, err)
 			}
 			l.wantNone(key)
@@ -696,7 +590,7 @@ func containsAll(s string, parts ...string) bool {
 func TestDo_RoleThatOutlivesFnCostsTheConnection(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+	pool := l.process(maxConns(1))
 	for _, role := range []string{"set local role pg_monitor", "set role pg_monitor; commit; begin"} {
 		_, err := idemDo(ctx, pool, scope, "denied", hashA, func(tx pgx.Tx) (idem.Response, error) {
 			execute(t, tx, role)
@@ -722,17 +616,13 @@ func TestDo_FnThatOutlastsAServerTimeoutRunsOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t)
-			pool := pgtest.Open(t, l.pool.Config().ConnString())
-			_, err := idemDo(ctx, pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-				resp, err := l.charge("k")(tx)
-				if err != nil {
-					return resp, err
-				}
+			pool := l.process()
+			_, err := idemDo(ctx, pool, scope, "k", hashA, l.then("k", func(tx pgx.Tx) error {
 				pid := tx.Conn().PgConn().PID()
 				execute(t, tx, "set local idle_in_transaction_session_timeout = '10ms'")
 				awaitTrue(t, l.pool, fmt.Sprintf("select count(*) = 0 from pg_stat_activity where pid = %d", pid))
-				return resp, afterwards(tx)
-			})
+				return afterwards(tx)
+			}))
 			if err == nil || idem.Retryable(err) || errors.Is(err, idem.ErrOutcomeUnknown) {
 				t.Errorf("err = %v", err)
 			}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -48,6 +49,64 @@ func must[T any](value T, err error) T {
 	return value
 }
 
+func errOf[T any](_ T, err error) error { return err }
+
+// noError ends the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantIs fails the test unless target is in the chain of err, or both are nil.
+func wantIs(t testing.TB, err, target error, about ...any) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%s err = %v, want %v", fmt.Sprint(about...), err, target)
+	}
+}
+
+// wantSame fails the test if want and got differ.
+func wantSame(t testing.TB, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// wantReplay returns a function that fails the test unless a call has replayed first.
+func wantReplay(t testing.TB, what string, first idem.Result) func(idem.Result, error) {
+	first.Replayed = true
+	return func(again idem.Result, err error) {
+		t.Helper()
+		if diff := cmp.Diff(first, again); err != nil || diff != "" {
+			t.Errorf("%s: replay: %v\n%s", what, err, diff)
+		}
+	}
+}
+
+// inBackground runs f in another goroutine. The channel gets its error.
+func inBackground(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+// storm runs f n times at once. The function that it returns waits for the end of all runs.
+func storm(n int, f func(i int)) (wait func()) {
+	var runs sync.WaitGroup
+	for i := range n {
+		runs.Go(func() { f(i) })
+	}
+	return runs.Wait
+}
+
+// calling makes a call in another goroutine. The channel gets its error.
+func calling(ctx context.Context, pool *pgxpool.Pool, key string, hash idem.Hash, fn func(pgx.Tx) (idem.Response, error), opts ...idem.Option) <-chan error {
+	return inBackground(func() error { return errOf(idemDo(ctx, pool, scope, key, hash, fn, opts...)) })
+}
+
 // oneRun wraps a fn that must run only once. A second run fails the test and the call; the call
 // could otherwise retry forever.
 func oneRun[T any](t *testing.T, fn func(pgx.Tx) (T, error)) func(pgx.Tx) (T, error) {
@@ -65,7 +124,7 @@ func oneRun[T any](t *testing.T, fn func(pgx.Tx) (T, error)) func(pgx.Tx) (T, er
 type held struct {
 	begun   chan struct{}
 	release func()
-	done    chan error
+	done    <-chan error
 	result  idem.Result
 }
 
@@ -74,18 +133,16 @@ type held struct {
 func (l *ledger) hold(t *testing.T, key string, hash idem.Hash, end error, opts ...idem.Option) *held {
 	t.Helper()
 	gate := make(chan struct{})
-	h := &held{begun: make(chan struct{}), release: sync.OnceFunc(func() { close(gate) }), done: make(chan error, 1)}
+	h := &held{begun: make(chan struct{}), release: sync.OnceFunc(func() { close(gate) })}
 	t.Cleanup(h.release)
-	go func() {
-		var err error
-		h.result, err = idemDo(context.Background(), l.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
-			resp, err := l.charge(key)(tx)
+	h.done = inBackground(func() (err error) {
+		h.result, err = idemDo(context.Background(), l.pool, scope, key, hash, l.then(key, func(pgx.Tx) error {
 			close(h.begun)
 			<-gate
-			return resp, errors.Join(err, end)
-		}, opts...)
-		h.done <- err
-	}()
+			return end
+		}), opts...)
+		return err
+	})
 	await(t, "fn to begin", h.begun)
 	return h
 }
@@ -118,14 +175,10 @@ func waitIdle(t testing.TB, pool *pgxpool.Pool) {
 func lockRecords(t *testing.T, pool *pgxpool.Pool) (unlock func()) {
 	t.Helper()
 	tx, err := pool.Begin(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	unlock = sync.OnceFunc(func() { tx.Rollback(context.Background()) })
 	t.Cleanup(unlock)
-	if _, err := tx.Exec(context.Background(), "lock table idem.records in access exclusive mode"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, tx, "lock table idem.records in access exclusive mode")
 	return unlock
 }
 
@@ -170,10 +223,14 @@ func ledgerOn(t testing.TB, pool *pgxpool.Pool) *ledger {
 	t.Helper()
 	_, err := pool.Exec(context.Background(),
 		`create table if not exists ledger (id bigint generated always as identity primary key, key text not null, execution_id uuid)`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return &ledger{t: t, pool: pool}
+}
+
+// process returns another pool for the database. idem treats another pool as another process.
+func (l *ledger) process(configure ...func(*pgxpool.Config)) *pgxpool.Pool {
+	l.t.Helper()
+	return pgtest.Open(l.t, l.pool.Config().ConnString(), configure...)
 }
 
 // charge returns a fn that inserts one entry for key and responds with its id. So no two executions
@@ -201,6 +258,14 @@ func (l *ledger) ending(key string, resp idem.Response, end error) func(pgx.Tx) 
 	}
 }
 
+// then is charge, but the fn also calls do.
+func (l *ledger) then(key string, do func(pgx.Tx) error) func(pgx.Tx) (idem.Response, error) {
+	return func(tx pgx.Tx) (idem.Response, error) {
+		resp, err := l.charge(key)(tx)
+		return resp, errors.Join(err, do(tx))
+	}
+}
+
 // failing is charge, but the fn returns end itself.
 func (l *ledger) failing(key string, end error) func(pgx.Tx) (idem.Response, error) {
 	return func(tx pgx.Tx) (idem.Response, error) {
@@ -224,29 +289,56 @@ func (l *ledger) records(key string) int {
 func (l *ledger) count(sql string, args ...any) int {
 	l.t.Helper()
 	var n int
-	if err := l.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
-		l.t.Fatal(err)
-	}
+	noError(l.t, l.pool.QueryRow(context.Background(), sql, args...).Scan(&n))
 	return n
+}
+
+// wantCount fails the test unless a query counts want.
+func (l *ledger) wantCount(what string, want int, sql string, args ...any) {
+	l.t.Helper()
+	if n := l.count(sql, args...); n != want {
+		l.t.Errorf("%s: %d, want %d", what, n, want)
+	}
+}
+
+// wantStored fails the test unless the key has these numbers of entries and records.
+func (l *ledger) wantStored(key string, entries, records int) {
+	l.t.Helper()
+	if e, r := l.entries(key), l.records(key); e != entries || r != records {
+		l.t.Errorf("key %q: %d effects and %d records, want %d and %d", key, e, r, entries, records)
+	}
 }
 
 // wantOnce fails the test unless the key has exactly one entry and one record, both of the same
 // execution.
 func (l *ledger) wantOnce(key string) {
 	l.t.Helper()
-	if n := l.count(`select count(*) from ledger l full join idem.records r using (key, execution_id) where key = $1`, key); n != 1 {
-		l.t.Errorf("key %q: %d effects and records that do not pair up to one", key, n)
-	}
-	if e, r := l.entries(key), l.records(key); e != 1 || r != 1 {
-		l.t.Errorf("key %q: %d effects and %d records, want one of each", key, e, r)
-	}
+	l.wantCount(key+": pairs", 1, `select count(*) from ledger l full join idem.records r using (key, execution_id) where key = $1`, key)
+	l.wantStored(key, 1, 1)
 }
 
 // wantNone fails the test if the key has an entry or a record.
 func (l *ledger) wantNone(key string) {
 	l.t.Helper()
-	if e, r := l.entries(key), l.records(key); e != 0 || r != 0 {
-		l.t.Errorf("key %q: %d effects and %d records, want none", key, e, r)
+	l.wantStored(key, 0, 0)
+}
+
+// executed returns a function that fails the test unless a call has executed.
+func executed(t testing.TB, about ...any) func(idem.Result, error) {
+	return wantDone(t, false, about...)
+}
+
+// replayed returns a function that fails the test unless a call is a replay.
+func replayed(t testing.TB, about ...any) func(idem.Result, error) {
+	return wantDone(t, true, about...)
+}
+
+func wantDone(t testing.TB, replayed bool, about ...any) func(idem.Result, error) {
+	return func(res idem.Result, err error) {
+		t.Helper()
+		if err != nil || res.Replayed != replayed {
+			t.Errorf("%s %+v, %v, want Replayed to be %t", fmt.Sprint(about...), res, err, replayed)
+		}
 	}
 }
 
@@ -273,12 +365,34 @@ func (l *ledger) wantFree(key string) {
 	l.wantOnce(key)
 }
 
+// wantFreeSoon fails the test unless a call for key executes after the server has noticed that the
+// holder of the key is gone.
+func (l *ledger) wantFreeSoon(pool *pgxpool.Pool, key string) {
+	l.t.Helper()
+	wantIs(l.t, errOf(idemDo(context.Background(), pool, scope, key, hashA, l.charge(key), idem.WithWait(limit))), nil, "key ", key)
+	l.wantOnce(key)
+}
+
 // wantHealthy fails the test unless all connections are idle and the pool serves a call.
 func (l *ledger) wantHealthy() {
 	l.t.Helper()
 	waitIdle(l.t, l.pool)
 	l.wantFree(fmt.Sprintf("healthy %d", l.runs.Load()))
 	waitIdle(l.t, l.pool)
+}
+
+// wantRefused fails the test unless a call returns an error that is final, commits nothing, and keeps
+// the connection.
+func (l *ledger) wantRefused(key string, want error, fn func(pgx.Tx) (idem.Response, error)) {
+	l.t.Helper()
+	made := l.pool.Stat().NewConnsCount()
+	res, err := idemDo(context.Background(), l.pool, scope, key, hashA, fn)
+	if diff := cmp.Diff(idem.Result{}, res); !errors.Is(err, want) || idem.Retryable(err) || diff != "" {
+		l.t.Errorf("%s: err = %v, want %v\n%s", key, err, want, diff)
+	}
+	l.wantNone(key)
+	l.wantSameConnections(made)
+	l.wantFree(key)
 }
 
 // wantSameConnections fails the test if the pool has opened more than n connections.
@@ -320,9 +434,7 @@ func (l *ledger) committed() []string {
 	l.t.Helper()
 	rows, _ := l.pool.Query(context.Background(), "select key from ledger order by id")
 	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	noError(l.t, err)
 	return keys
 }
 
@@ -345,9 +457,7 @@ func (l *ledger) undone(key string, hash idem.Hash, fn func(pgx.Tx) (idem.Respon
 func (l *ledger) begin(ctx context.Context) pgx.Tx {
 	l.t.Helper()
 	tx, err := l.pool.Begin(ctx)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	noError(l.t, err)
 	l.t.Cleanup(func() { tx.Rollback(context.Background()) })
 	return tx
 }
@@ -362,36 +472,56 @@ func withLimits(acquire, commit, resolve time.Duration) idem.Option {
 // withLock makes a call take the advisory lock that lock returns, or none if lock returns nil.
 func withLock(lock func(scope, key string) *int64) idem.Option { return internals.WithLock(lock) }
 
-// watch is an observer that a test can wait on.
+// watch is an observer that records everything and that a test can wait on.
 type watch struct {
 	mu     sync.Mutex
-	seen   []string // events and outcomes, in order
+	seen   []string // events and outcomes, in order, without stages
 	change chan struct{}
+
+	starts  []idem.TraceStartData
+	events  []idem.TraceEventData // without stages
+	ends    []idem.TraceEndData
+	stages  []string // all events and outcomes
+	foreign int      // events whose context is not the one that TraceStart returned
 }
 
 func newWatch() *watch { return &watch{change: make(chan struct{})} }
 
-func (w *watch) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context { return ctx }
+func (w *watch) TraceStart(ctx context.Context, data idem.TraceStartData) context.Context {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.starts = append(w.starts, data)
+	return context.WithValue(ctx, w, true)
+}
 
-func (w *watch) TraceEvent(_ context.Context, data idem.TraceEventData) {
-	if !isStage(data.Event) {
-		w.add(string(data.Event))
+func (w *watch) TraceEvent(ctx context.Context, data idem.TraceEventData) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.add(ctx, string(data.Event)) {
+		w.events = append(w.events, data)
 	}
 }
 
-// isStage reports whether an event occurs in every call that executes.
-func isStage(event idem.Event) bool {
-	return event == idem.EventExecuting || event == idem.EventRecording
-}
-
-func (w *watch) TraceEnd(_ context.Context, data idem.TraceEndData) { w.add(string(data.Outcome)) }
-
-func (w *watch) add(what string) {
+func (w *watch) TraceEnd(ctx context.Context, data idem.TraceEndData) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.add(ctx, string(data.Outcome))
+	w.ends = append(w.ends, data)
+}
+
+// add reports whether what was seen is not a stage, which occurs in every call that executes.
+func (w *watch) add(ctx context.Context, what string) bool {
+	if ctx.Value(w) == nil {
+		w.foreign++
+	}
+	w.stages = append(w.stages, what)
+	if what == string(idem.EventExecuting) || what == string(idem.EventRecording) {
+		return false
+	}
 	w.seen = append(w.seen, what)
 	close(w.change)
 	w.change = make(chan struct{})
+	return true
 }
 
 func (w *watch) all() []string {

@@ -19,56 +19,11 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// log is an observer that records everything. It expects the context that TraceStart returned.
-type log struct {
-	t *testing.T
-
-	mu     sync.Mutex
-	starts []idem.TraceStartData
-	events []idem.TraceEventData
-	ends   []idem.TraceEndData
-	order  []string // all events except stages
-	stages []string // all events
-}
-
-type logged struct{ *log }
-
-func (l *log) TraceStart(ctx context.Context, data idem.TraceStartData) context.Context {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.starts, l.order = append(l.starts, data), append(l.order, "start")
-	return context.WithValue(ctx, logged{l}, len(l.starts))
-}
-
-func (l *log) TraceEvent(ctx context.Context, data idem.TraceEventData) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.wantContext(ctx)
-	l.stages = append(l.stages, string(data.Event))
-	if !isStage(data.Event) {
-		l.events, l.order = append(l.events, data), append(l.order, string(data.Event))
-	}
-}
-
-func (l *log) TraceEnd(ctx context.Context, data idem.TraceEndData) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.wantContext(ctx)
-	l.ends, l.order = append(l.ends, data), append(l.order, string(data.Outcome))
-	l.stages = append(l.stages, string(data.Outcome))
-}
-
-func (l *log) wantContext(ctx context.Context) {
-	if ctx.Value(logged{l}) == nil {
-		l.t.Error("the context is not the one that TraceStart returned")
-	}
-}
-
 // observed is a call with the events that are expected of it.
 type observed struct {
 	name     string
 	call     func(o idem.Option) (idem.Result, error)
-	order    []string // events after "start"
+	order    []string // events except stages
 	attempts int
 }
 
@@ -120,25 +75,24 @@ func TestObserver_SeesEveryOutcome(t *testing.T) {
 		{"joined, rejected", joined("f", hashA, idem.Reject(ok)), []string{"rejected"}, 1},
 		{"joined, in progress", joined("busy", hashA, nil), []string{"in_progress"}, 0},
 	} {
-		o := &log{t: t}
+		o := newWatch()
 		begun := time.Now()
 		res, err := test.call(idem.WithObserver(o))
-		o.check(test, strings.HasPrefix(test.name, "joined"), res, err, time.Since(begun))
+		o.check(t, test, strings.HasPrefix(test.name, "joined"), res, err, time.Since(begun))
 	}
 }
 
 // check compares the recorded events of one call with what the call returned.
-func (l *log) check(test observed, joined bool, res idem.Result, err error, took time.Duration) {
-	t := l.t
+func (w *watch) check(t *testing.T, test observed, joined bool, res idem.Result, err error, took time.Duration) {
 	t.Helper()
-	if diff := cmp.Diff(append([]string{"start"}, test.order...), l.order); diff != "" {
+	if diff := cmp.Diff(test.order, w.all()); diff != "" || len(w.starts) != 1 || w.foreign > 0 {
 		t.Errorf("%s: (-want +seen)\n%s", test.name, diff)
 		return
 	}
-	if start := l.starts[0]; start.Joined != joined || start.Scope != scope {
+	if start := w.starts[0]; start.Joined != joined || start.Scope != scope {
 		t.Errorf("%s: %+v", test.name, start)
 	}
-	end := l.ends[0]
+	end := w.ends[0]
 	if end.Err != err || end.Cause != idem.CauseOf(err) || end.ExecutionID != res.ExecutionID || end.Attempts != test.attempts {
 		t.Errorf("%s: ended with %+v; the call returned %+v, %v after %d attempts", test.name, end, res, err, test.attempts)
 	}
@@ -151,7 +105,7 @@ func (l *log) check(test observed, joined bool, res idem.Result, err error, took
 	if replayed := end.Outcome == idem.OutcomeReplayed; !replayed && end.Age != 0 || replayed && (end.Age <= 0 || end.Age > time.Minute) {
 		t.Errorf("%s: age %v", test.name, end.Age)
 	}
-	for i, event := range l.events {
+	for i, event := range w.events {
 		if event.Event == idem.EventRetried && (event.Attempt != i+1 || event.Cause != idem.CauseConflict || !errors.Is(event.Err, serializationFailure)) {
 			t.Errorf("%s: event %+v", test.name, event)
 		}
@@ -175,7 +129,7 @@ func TestObserver_SeesTheStagesOfACall(t *testing.T) {
 				continue
 			}
 			key, runs := fmt.Sprint(name, joined), 0
-			o := &log{t: t}
+			o := newWatch()
 			fn := func(tx pgx.Tx) (idem.Response, error) {
 				if last := o.stages[len(o.stages)-1]; last != "executing" {
 					t.Errorf("%s: fn runs after %q", name, last)
@@ -188,9 +142,7 @@ func TestObserver_SeesTheStagesOfACall(t *testing.T) {
 			} else {
 				idemDo(ctx, l.pool, scope, key, hashA, fn, idem.WithObserver(o))
 			}
-			if diff := cmp.Diff(test.want, o.stages); diff != "" {
-				t.Errorf("%s, joined %t: (-want +seen)\n%s", name, joined, diff)
-			}
+			wantSame(t, test.want, o.stages)
 		}
 	}
 }
@@ -198,13 +150,11 @@ func TestObserver_SeesTheStagesOfACall(t *testing.T) {
 func TestObserver_SeveralSeeTheCall(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	a, b, c := &log{t: t}, &log{t: t}, &log{t: t}
+	a, b, c := newWatch(), newWatch(), newWatch()
 	options := []idem.Option{idem.WithObserver(nil), idem.WithObserver(idem.Observers(a, nil, b)), idem.WithObserver(c)}
-	if _, err := idemDo(ctx, l.pool, scope, "k", hashA, answer(ok), options...); err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range []*log{a, b, c} { // each sees its own context
-		if diff := cmp.Diff([]string{"executing", "recording", "executed"}, o.stages); diff != "" || len(o.starts) != 1 {
+	noError(t, errOf(idemDo(ctx, l.pool, scope, "k", hashA, answer(ok), options...)))
+	for _, o := range []*watch{a, b, c} { // each sees its own context
+		if diff := cmp.Diff([]string{"executing", "recording", "executed"}, o.stages); diff != "" || len(o.starts) != 1 || o.foreign > 0 {
 			t.Errorf("(-want +seen)\n%s", diff)
 		}
 	}
@@ -223,9 +173,9 @@ func TestObserver_SeesPanicAndGoexit(t *testing.T) {
 			"Do":   func(o idem.Option) { idemDo(ctx, l.pool, scope, how, hashA, fn, o) },
 			"DoTx": func(o idem.Option) { idem.DoTx(ctx, tx, scope, how, hashA, fn, o) },
 		} {
-			o := &log{t: t}
+			o := newWatch()
 			escape(t, func() { call(idem.WithObserver(o)) })
-			if diff := cmp.Diff([]string{"start", "panicked"}, o.order); diff != "" {
+			if diff := cmp.Diff([]string{"panicked"}, o.all()); diff != "" {
 				t.Errorf("%s, %s: %s", name, how, diff)
 				continue
 			}
@@ -240,7 +190,7 @@ func TestObserver_NeverSeesAKeyInFull(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	for _, key := range []string{"secret", "secret-key-0123456789", "sekret\x00key", "sekret\xffkey" + strings.Repeat("x", 20), strings.Repeat("😀", 4), strings.Repeat("k", 300)} {
-		o := &log{t: t}
+		o := newWatch()
 		observer := idem.WithObserver(o)
 		duplicate := func(tx pgx.Tx) (idem.Response, error) {
 			_, err := tx.Exec(ctx, "insert into idem.records select * from idem.records")
@@ -298,9 +248,7 @@ func (j *journal) lines(t *testing.T) []string {
 	var lines []string
 	for line := range strings.Lines(j.text.String()) {
 		var logged map[string]any
-		if err := json.Unmarshal([]byte(line), &logged); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal([]byte(line), &logged))
 		head := fmt.Sprint(logged["level"], " ", logged["msg"])
 		for _, name := range []string{"time", "level", "msg"} {
 			delete(logged, name)
@@ -356,9 +304,7 @@ func TestLogObserver_LogsEachCallAtItsLevel(t *testing.T) {
 		}, []string{"ERROR idem: call panicked {attempts:1,duration:…,key:p…(1)}"}},
 	} {
 		test.call()
-		if diff := cmp.Diff(test.want, j.lines(t)); diff != "" {
-			t.Errorf("(-want +logged)\n%s", diff)
-		}
+		wantSame(t, test.want, j.lines(t))
 	}
 	trace := idem.LogObserver(j.logger())
 	traced := trace.TraceStart(ctx, idem.TraceStartData{Key: "…(1)"})
@@ -374,9 +320,7 @@ func TestLogObserver_LogsEachCallAtItsLevel(t *testing.T) {
 	}
 	want := []string{"WARN idem: call outcome_unknown", "INFO idem: call resolved_committed",
 		"INFO idem: call resolved_rolled_back", "ERROR idem: call unknown", "ERROR idem: call failed"}
-	if diff := cmp.Diff(want, levels); diff != "" {
-		t.Errorf("(-want +logged)\n%s", diff)
-	}
+	wantSame(t, want, levels)
 }
 
 // Not parallel, because the default logger is global.

@@ -106,9 +106,7 @@ func TestRehearsal_FindsWhatCannotRunAgain(t *testing.T) {
 		if !errors.Is(err, errBusiness) && name != "operation" || err == nil || !strings.Contains(err.Error(), "the second failed") {
 			t.Errorf("%s: the error is %v", name, err)
 		}
-		if n := l.entries("k"); n != 0 {
-			t.Errorf("%s: %d effects, want none", name, n)
-		}
+		l.wantNone("k")
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
@@ -71,24 +71,20 @@ var hostileHeader = strings.ReplaceAll(hostile, "\x00", "")
 // plain.
 func TestResponse_IsReplayedByteForByte(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		replaysByteForByte(t, mode)
-	})
+	inFewModes(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) { replaysByteForByte(t, l) })
 }
 
 func TestSealedResponse_IsReplayedByteForByte(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		l := replaysByteForByte(t, mode, sealed("a"))
-		if n := l.count("select count(*) from idem.records where sealed_by is distinct from 'a' or header is not null or body is null"); n != 0 {
-			t.Errorf("%d records are not sealed as a whole", n)
-		}
+	inFewModes(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) {
+		replaysByteForByte(t, l, sealed("a"))
+		l.wantCount("records that are not sealed as a whole", 0,
+			"select count(*) from idem.records where sealed_by is distinct from 'a' or header is not null or body is null")
 	})
 }
 
-func replaysByteForByte(t *testing.T, mode pgx.QueryExecMode, opts ...idem.Option) *ledger {
-	dsn := pgtest.DSN(t)
-	l, elsewhere := ledgerOn(t, pgtest.Open(t, dsn, withMode(mode))), pgtest.Open(t, dsn)
+func replaysByteForByte(t *testing.T, l *ledger, opts ...idem.Option) {
+	elsewhere := l.process()
 	for name, test := range responses {
 		want := test.resp
 		if test.want != nil {
@@ -115,12 +111,9 @@ func replaysByteForByte(t *testing.T, mode pgx.QueryExecMode, opts ...idem.Optio
 				check("joined, replay", joined, err)
 				return err
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			wantIs(t, err, nil)
 		}
 	}
-	return l
 }
 
 // A duplicate that waited in memory gets the same response as from the database. A caller that
@@ -140,25 +133,22 @@ func TestResponse_CannotBeChangedByAnotherCaller(t *testing.T) {
 		delete(r.Header, "A")
 	}
 	leader, gate, w := make(chan struct{}), make(chan struct{}), newWatch()
-	var calls sync.WaitGroup
-	for range 16 {
-		calls.Go(func() {
-			res, err := idemDo(ctx, l.pool, scope, "k", hashA, func(pgx.Tx) (idem.Response, error) {
-				close(leader)
-				<-gate
-				return own, nil
-			}, idem.WithObserver(w), idem.WithWait(limit))
-			if diff := cmp.Diff(want, res.Response); err != nil || diff != "" {
-				t.Errorf("%v\n%s", err, diff)
-				return
-			}
-			spoil(res)
-		})
-	}
+	calls := storm(16, func(int) {
+		res, err := idemDo(ctx, l.pool, scope, "k", hashA, func(pgx.Tx) (idem.Response, error) {
+			close(leader)
+			<-gate
+			return own, nil
+		}, idem.WithObserver(w), idem.WithWait(limit))
+		if diff := cmp.Diff(want, res.Response); err != nil || diff != "" {
+			t.Errorf("%v\n%s", err, diff)
+			return
+		}
+		spoil(res)
+	})
 	await(t, "fn to begin", leader)
 	w.await(t, "waiting", 15)
 	close(gate)
-	calls.Wait()
+	calls()
 	if own.Header["Nil"] != nil {
 		t.Error("the response of fn itself was changed")
 	}
@@ -185,14 +175,7 @@ func TestResponse_ThatCannotBeKeptExactlyIsRefused(t *testing.T) {
 		"name with a late fault": {Header: header{strings.Repeat("x", 1000) + "\x00": {"v"}}},
 	} {
 		for how, end := range map[string]error{"": nil, " rejected": idem.Reject(resp)} {
-			made := l.pool.Stat().NewConnsCount()
-			res, err := idemDo(ctx, l.pool, scope, name+how, hashA, l.ending(name+how, resp, end))
-			if diff := cmp.Diff(idem.Result{}, res); !errors.Is(err, idem.ErrInvalidResponse) || idem.Retryable(err) || diff != "" {
-				t.Errorf("%s%s: err = %v, want ErrInvalidResponse\n%s", name, how, err, diff)
-			}
-			l.wantNone(name + how)
-			l.wantSameConnections(made)
-			l.wantFree(name + how)
+			l.wantRefused(name+how, idem.ErrInvalidResponse, l.ending(name+how, resp, end))
 		}
 	}
 }
@@ -227,9 +210,7 @@ func TestResponse_AboveTheLimitIsRefused(t *testing.T) {
 					t.Errorf("%d bytes of %d: err = %v", size, limit, err)
 				}
 				_, err = idemDo(ctx, l.pool, scope, key, hashA, l.ending(key, ok, idem.Reject(resp)), opts...)
-				if !errors.Is(err, idem.ErrResponseTooLarge) {
-					t.Errorf("rejected: err = %v", err)
-				}
+				wantIs(t, err, idem.ErrResponseTooLarge, "rejected")
 				l.wantNone(key)
 				l.wantFree(key)
 			}
@@ -240,12 +221,8 @@ func TestResponse_AboveTheLimitIsRefused(t *testing.T) {
 func TestResponse_HeaderIsStoredAsAnObjectOfArrays(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	if _, err := idemDo(ctx, l.pool, scope, "k", hashA, answer(idem.Response{Header: header{"A": {"1", "2"}, "B": nil, "C": {}}})); err != nil {
-		t.Fatal(err)
-	}
-	if n := l.count(`select count(*) from idem.records where header = '{"A": ["1", "2"], "B": [], "C": []}'`); n != 1 {
-		t.Error("the header is stored in another form")
-	}
+	noError(t, errOf(idemDo(ctx, l.pool, scope, "k", hashA, answer(idem.Response{Header: header{"A": {"1", "2"}, "B": nil, "C": {}}}))))
+	l.wantCount("headers in this form", 1, `select count(*) from idem.records where header = '{"A": ["1", "2"], "B": [], "C": []}'`)
 }
 
 // The record was changed by hand. The error must not contain the stored data.
@@ -272,24 +249,18 @@ func TestReplay_WritesNothing(t *testing.T) {
 	l.charged(ctx, "k")
 	row := func() (xmin, xmax string) {
 		t.Helper()
-		if err := l.pool.QueryRow(ctx, "select xmin::text, xmax::text from idem.records").Scan(&xmin, &xmax); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, l.pool.QueryRow(ctx, "select xmin::text, xmax::text from idem.records").Scan(&xmin, &xmax))
 		return xmin, xmax // xmax would be the id of a transaction that has locked the row
 	}
 	xmin, xmax := row()
-	if res, err := idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t)); err != nil || !res.Replayed {
-		t.Fatal(res, err)
-	}
+	replayed(t)(idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t)))
 	if min, max := row(); min != xmin || max != xmax {
 		t.Errorf("the row was touched: xmin %s, xmax %s; had %s, %s", min, max, xmin, xmax)
 	}
 	// Run the same statements in a transaction of the test. The test can then query whether that
 	// transaction has an id and which locks it holds.
 	tx := l.begin(ctx)
-	if res, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t)); err != nil || !res.Replayed {
-		t.Fatal(res, err)
-	}
+	replayed(t)(idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t)))
 	var assigned *string
 	var advisory int
 	err := tx.QueryRow(ctx, `select pg_current_xact_id_if_assigned()::text,
@@ -301,9 +272,8 @@ func TestReplay_WritesNothing(t *testing.T) {
 
 func TestTTL_ExpiredKeyIsNewForExactlyOneCaller(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
-	pools := []*pgxpool.Pool{pgtest.Open(t, dsn), pgtest.Open(t, dsn)}
-	l := ledgerOn(t, pools[0])
+	l := newLedger(t)
+	pools := []*pgxpool.Pool{l.pool, l.process()}
 	for round := range 4 {
 		key := fmt.Sprint("k", round)
 		old := l.charged(ctx, key)
@@ -316,25 +286,20 @@ func TestTTL_ExpiredKeyIsNewForExactlyOneCaller(t *testing.T) {
 			opts = append(opts, idem.WithReplayLikely())
 		}
 		var executed atomic.Int64
-		var calls sync.WaitGroup
-		for i := range 16 {
-			calls.Go(func() {
-				res, err := idemDo(ctx, pools[i%2], scope, key, hashB, l.charge(key), opts...)
-				if err != nil {
-					t.Error(err)
-				}
-				if !res.Replayed {
-					executed.Add(1)
-				}
-				if res.ExecutionID == old.ExecutionID || string(res.Body) == string(old.Body) {
-					t.Errorf("%s: the expired response was replayed", key)
-				}
-			})
+		storm(16, func(i int) {
+			res, err := idemDo(ctx, pools[i%2], scope, key, hashB, l.charge(key), opts...)
+			wantIs(t, err, nil)
+			if !res.Replayed {
+				executed.Add(1)
+			}
+			if res.ExecutionID == old.ExecutionID || string(res.Body) == string(old.Body) {
+				t.Errorf("%s: the expired response was replayed", key)
+			}
+		})()
+		if executed.Load() != 1 {
+			t.Errorf("%s: %d executed", key, executed.Load())
 		}
-		calls.Wait()
-		if executed.Load() != 1 || l.entries(key) != 2 || l.records(key) != 1 {
-			t.Errorf("%s: %d executed, %d effects, %d records", key, executed.Load(), l.entries(key), l.records(key))
-		}
+		l.wantStored(key, 2, 1)
 	}
 }
 
@@ -395,9 +360,7 @@ func TestDoJSON_RejectionAndErrorLeaveTheValueZero(t *testing.T) {
 			t.Errorf("%d, %+v, %v", got, res, err)
 		}
 	}
-	if l.entries("rejected") != 0 {
-		t.Error("the rejected effect is committed")
-	}
+	l.wantStored("rejected", 0, 1)
 	got, res, err := idem.DoJSON(ctx, l.pool, scope, "failed", hashA, func(tx pgx.Tx) (int, error) { l.charge("failed")(tx); return 7, errBusiness })
 	if diff := cmp.Diff(idem.Result{}, res); err != errBusiness || got != 0 || diff != "" {
 		t.Errorf("%d, %v\n%s", got, err, diff)
@@ -438,9 +401,7 @@ func TestDoJSON_StoredResponseOfAnotherTypeIsAnError(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	for key, body := range map[string]string{"empty": "", "text": "ok", "two values": "1 2", "another type": `{"id":"seven","total":1}`} {
-		if _, err := idemDo(ctx, l.pool, scope, key, hashA, answer(idem.Response{Status: 201, Body: []byte(body)})); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errOf(idemDo(ctx, l.pool, scope, key, hashA, answer(idem.Response{Status: 201, Body: []byte(body)}))))
 		got, res, err := idem.DoJSON(ctx, l.pool, scope, key, hashA, func(pgx.Tx) (order, error) { t.Error("fn was called"); return order{}, nil })
 		if err == nil || idem.Retryable(err) || res.Status != 201 || string(res.Body) != body || !res.Replayed {
 			t.Errorf("%s: %+v, %v", key, res, err)
@@ -449,4 +410,112 @@ func TestDoJSON_StoredResponseOfAnotherTypeIsAnError(t *testing.T) {
 			t.Errorf("half of a value was returned: %s", diff)
 		}
 	}
+}
+
+// While fn runs longer than its own TTL, no call may take the key over. A record that is not
+// committed cannot expire. A follower that began before the record expired shares it.
+func TestTTL_FnSlowerThanItsTTLKeepsTheKey(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	elsewhere := l.process()
+	l.charged(ctx, "k")
+	l.expire("k") // the claim then takes over an expired record that others can see
+	held, watch := l.hold(t, "k", hashA, nil, idem.WithTTL(time.Millisecond)), newWatch()
+	follower := calling(ctx, l.pool, "k", hashA, neverCalled(t), idem.WithObserver(watch), idem.WithWait(limit))
+	watch.await(t, string(idem.EventWaiting), 1)
+	for range 5 {
+		wantIs(t, errOf(idemDo(ctx, elsewhere, scope, "k", hashA, l.charge("k"), idem.WithWait(0))), idem.ErrInProgress)
+	}
+	held.release()
+	wantIs(t, errors.Join(held.wait(t), await(t, "the follower", follower)), nil)
+	l.wantStored("k", 2, 1)
+}
+
+// Every field of a record that was taken over belongs to the new execution.
+func TestTTL_TakenOverRecordKeepsNothingOfTheExpiredOne(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	old, err := idemDo(ctx, l.pool, scope, "k", hashA, answer(idem.Response{Status: 7, Header: header{"A": {"b"}}, Body: []byte("old")}), sealed("a"))
+	noError(t, err)
+	l.expire("k")
+	if _, err := idemDo(ctx, l.pool, scope, "k", hashB, l.failing("k", errBusiness)); err != errBusiness ||
+		l.count("select count(*) from idem.records where execution_id = $1", old.ExecutionID) != 1 {
+		t.Errorf("a failed execution touched the expired record: %v", err)
+	}
+	res, err := idemDo(ctx, l.pool, scope, "k", hashB, func(tx pgx.Tx) (idem.Response, error) {
+		var clean bool
+		err := tx.QueryRow(ctx, "select sealed_by is null and body is null and header is null from idem.records").Scan(&clean)
+		if err != nil || !clean {
+			t.Errorf("after the takeover clean is %t, %v", clean, err)
+		}
+		return idem.Response{}, err
+	})
+	if err != nil || res.ExecutionID == old.ExecutionID || !res.CreatedAt.After(old.CreatedAt) {
+		t.Errorf("%+v, %v", res, err)
+	}
+	wantReplay(t, "taken over", res)(idemDo(ctx, l.pool, scope, "k", hashB, neverCalled(t)))
+	wantIs(t, errOf(idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t))), idem.ErrMismatch, "the expired hash still counts")
+}
+
+// A leader may have read the record long before its answer arrives. For a call that began in the
+// meantime, the record has expired.
+func TestTTL_FollowerDoesNotShareARecordExpiredBeforeItsCall(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	l, proxy := ledgerOn(t, pgtest.Open(t, dsn)), pgtest.Proxy(t, dsn)
+	slow := ledgerOn(t, pgtest.Open(t, proxy.DSN()))
+	for life := 500 * time.Millisecond; ; life *= 2 { // until the leader is fast enough to read the record before it expires
+		key := life.String()
+		noError(t, errOf(idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithTTL(life))))
+		trap := proxy.Arm(pgproxy.AfterAnswer(pgproxy.Contains("-- name: Load")), pgproxy.Freeze)
+		type answer struct {
+			idem.Result
+			err error
+		}
+		leader, follower := make(chan answer, 1), make(chan answer, 1)
+		do := func(to chan answer, opts ...idem.Option) {
+			res, err := idemDo(ctx, slow.pool, scope, key, hashA, slow.charge(key), opts...)
+			to <- answer{res, err}
+		}
+		go do(leader, idem.WithTTL(time.Hour))
+		event := await(t, "the answer to be held", trap.Fired())
+		awaitTrue(t, l.pool, "select expires_at < clock_timestamp() from idem.records where key = '"+key+"'")
+		watch := newWatch()
+		go do(follower, idem.WithTTL(time.Hour), idem.WithObserver(watch), idem.WithWait(limit))
+		watch.await(t, string(idem.EventWaiting), 1)
+		event.Conn.Resume()
+		first, second := await(t, "the leader", leader), await(t, "the follower", follower)
+		if !first.Replayed {
+			continue
+		}
+		if second.err != nil || second.Replayed {
+			t.Errorf("the record had expired before the call began: %+v, %v", second.Result, second.err)
+		}
+		return
+	}
+}
+
+// A call reads the outcome of an unanswered COMMIT from the record. If the record has expired and
+// was taken over in the meantime, the call must report neither that nothing was committed nor that
+// it may be retried.
+func TestDo_CommitWithATakenOverRecordIsUnknown(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.BlackHole)
+	done := calling(t.Context(), p.through, "k", hashA, p.charge("k"), idem.WithTTL(50*time.Millisecond))
+	event := await(t, "the trap", trap.Fired())
+	for replayed := true; replayed; {
+		res, err := idemDo(t.Context(), p.pool, scope, "k", hashA, p.charge("k"))
+		noError(t, err)
+		replayed = res.Replayed
+	}
+	event.Conn.Cut(pgproxy.Reset)
+	wantIs(t, await(t, "the call", done), idem.ErrOutcomeUnknown)
+	p.wantStored("k", 2, 1)
+}
+
+// expireAll makes every record expired.
+func (l *ledger) expireAll() {
+	l.t.Helper()
+	execute(l.t, l.pool, "update idem.records set expires_at = clock_timestamp()")
 }

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -76,9 +75,7 @@ func TestSealedResponse_WithoutASealerIsExplained(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	first, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), sealed("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for name, do := range outers {
 		res, err := do(ctx, l, "k", neverCalled(t))
 		var unreadable *idem.UnreadableError
@@ -94,9 +91,7 @@ func TestSealedResponse_WithoutASealerIsExplained(t *testing.T) {
 	if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t)); !errors.Is(err, idem.ErrUnreadable) {
 		t.Error(err)
 	}
-	if err := errors.Join(note(ctx, tx, "the caller's"), tx.Commit(ctx)); err != nil {
-		t.Errorf("the caller's transaction is spoilt: %v", err)
-	}
+	wantIs(t, errors.Join(note(ctx, tx, "the caller's"), tx.Commit(ctx)), nil, "the caller's transaction is spoilt")
 }
 
 // A response in memory is not sealed. Neither the caller that executed nor a duplicate that waited
@@ -111,22 +106,16 @@ func TestSealedResponse_IsSharedInMemoryWithoutOpeningIt(t *testing.T) {
 	for range duplicates {
 		go func() {
 			res, err := idemDo(context.Background(), l.pool, scope, "k", hashA, neverCalled(t), opts...)
-			if err != nil {
-				t.Error(err)
-			}
+			wantIs(t, err, nil)
 			results <- res
 		}()
 	}
 	w.await(t, "waiting", duplicates)
 	first.release()
-	if err := first.wait(t); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, first.wait(t))
 	first.result.Replayed = true
 	for range duplicates {
-		if diff := cmp.Diff(first.result, await(t, "a duplicate", results)); diff != "" {
-			t.Error(diff)
-		}
+		wantSame(t, first.result, await(t, "a duplicate", results))
 	}
 	if seals, opens := s.seals.Load(), s.opens.Load(); seals != 1 || opens != 0 {
 		t.Errorf("sealed %d times, opened %d times", seals, opens)
@@ -142,18 +131,13 @@ func TestSealedResponse_LostCommitIsResolvedWithoutOpeningIt(t *testing.T) {
 			t.Parallel()
 			p, s := newProxied(t), countedSealer()
 			s.openErr = errors.New("out of order")
-			pool := pgtest.Open(t, p.proxy.DSN())
 			p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
-			first, err := idemDo(t.Context(), pool, scope, "k", hashA, p.ending("k", ok, end), idem.WithObserver(p.watch), idem.WithSealer(s), patient)
+			first, err := idemDo(t.Context(), p.through, scope, "k", hashA, p.ending("k", ok, end), idem.WithObserver(p.watch), idem.WithSealer(s), patient)
 			if err != nil || first.Replayed || p.watch.count("resolved_committed") != 1 {
 				t.Fatalf("%+v, %v, %v", first, err, p.watch.all())
 			}
 			s.openErr = nil
-			again, err := idemDo(t.Context(), pool, scope, "k", hashA, neverCalled(t), idem.WithSealer(s))
-			first.Replayed = true
-			if diff := cmp.Diff(first, again); err != nil || diff != "" {
-				t.Errorf("%v\n%s", err, diff)
-			}
+			wantReplay(t, name, first)(idemDo(t.Context(), p.through, scope, "k", hashA, neverCalled(t), idem.WithSealer(s)))
 		})
 	}
 }
@@ -176,9 +160,7 @@ func TestSealer_FailureCommitsNothing(t *testing.T) {
 			if _, err := idem.DoTx(ctx, tx, scope, name, hashA, l.ending(name, ok, end), idem.WithSealer(s)); err == nil {
 				t.Errorf("%s: DoTx does not fail", name)
 			}
-			if err := tx.Commit(ctx); err != nil {
-				t.Error(err)
-			}
+			wantIs(t, tx.Commit(ctx), nil)
 			l.wantNone(name)
 		}
 	}
@@ -190,9 +172,7 @@ func TestSealedResponse_ErrorsHoldNothingOfIt(t *testing.T) {
 	l := newLedger(t)
 	const key, private = "a key that is long enough", "hush hush"
 	_, err := idemDo(ctx, l.pool, scope, key, hashA, answer(idem.Response{Header: header{private: {private}}, Body: []byte(private)}), sealed("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	hostile := fmt.Sprintf("update idem.records set sealed_by = '%s' || chr(10)", strings.Repeat("y", 1<<16))
 	for _, spoil := range []string{"select", "update idem.records set status = 7", hostile} {
 		execute(t, l.pool, spoil)
@@ -249,9 +229,7 @@ func TestSealedResponse_TamperingIsAnErrorThatSaysHow(t *testing.T) {
 	for name, test := range tampering {
 		execute(t, l.pool, "truncate idem.records")
 		for _, of := range []struct{ scope, key string }{{scope, "k"}, {scope, "other"}, {"elsewhere", "k"}} {
-			if _, err := idemDo(ctx, l.pool, of.scope, of.key, hashA, l.charge("k"), sealed("a")); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errOf(idemDo(ctx, l.pool, of.scope, of.key, hashA, l.charge("k"), sealed("a"))))
 		}
 		execute(t, l.pool, test.sql)
 		wantSealError(t, l, name, test.want, sealed("a b"))
@@ -264,9 +242,7 @@ func TestSealedResponse_TamperingIsAnErrorThatSaysHow(t *testing.T) {
 	// A client must not get the response to another request because the record was changed to
 	// contain the hash of its own request.
 	execute(t, l.pool, "truncate idem.records")
-	if _, err := idemDo(ctx, l.pool, scope, "k", hashB, l.charge("k"), sealed("a b")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errOf(idemDo(ctx, l.pool, scope, "k", hashB, l.charge("k"), sealed("a b"))))
 	execute(t, l.pool, "update idem.records set hash = $1", hashA[:])
 	wantSealError(t, l, "another request", seal.ErrTampered, sealed("a b"))
 }
@@ -317,7 +293,7 @@ func TestSealing_RolloutAndRotationLeaveNothingUnreadable(t *testing.T) {
 	l := newLedger(t)
 	call := func(version int, key string, replayed bool) {
 		t.Helper()
-		pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+		pool := l.process(maxConns(1))
 		defer pool.Close()
 		res, err := idemDo(ctx, pool, scope, key, hashA, l.ending(key, idem.Response{Header: header{"Of": {key}}, Body: []byte(key)}, nil), versions[version].opts...)
 		if err != nil || string(res.Body) != key || res.Header["Of"][0] != key || res.Replayed != replayed {
@@ -384,29 +360,19 @@ func TestSealedResponse_IsInNoFileOfTheServer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t, "log_statement=all", "full_page_writes=on", "wal_compression=off")
 	db, err := migrate.Open(server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer db.Close()
-	if _, err := migrate.Up(ctx, db, migrations.FS); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errOf(migrate.Up(ctx, db, migrations.FS)))
 	config, err := pgxpool.ParseConfig(server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // puts the parameters into the server's log
 	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer pool.Close()
 	secrets := map[string]map[string][]byte{
 		"sealed": writeSecrets(t, pool, sealed("a")), "plain": writeSecrets(t, pool),
 	}
-	if _, err := pool.Exec(ctx, "checkpoint"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, pool, "checkpoint")
 	found := search(t, filepath.Dir(server.Log()), secrets)
 	if len(found["sealed"]) > 0 {
 		t.Errorf("what was sealed is found: %q", found["sealed"])
@@ -436,9 +402,7 @@ func writeSecrets(t *testing.T, pool *pgxpool.Pool, opts ...idem.Option) map[str
 				end = idem.Reject(resp)
 			}
 			fn := func(pgx.Tx) (idem.Response, error) { return resp, end }
-			if _, err := idemDo(context.Background(), pool, scope, name+keyed, hashA, fn, opts...); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errOf(idemDo(context.Background(), pool, scope, name+keyed, hashA, fn, opts...)))
 		}
 	}
 	return secrets
@@ -475,9 +439,7 @@ func search(t *testing.T, dir string, secrets map[string]map[string][]byte) map[
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return found
 }
 
@@ -498,34 +460,24 @@ func BenchmarkSealing(b *testing.B) {
 	s := seal.New(keysOf("a"))
 	key := db.NewKey(scope, "7f3c9a52-0d1e-4f0b-9a52-7f3c9a520d1e", hashA, "11111111-2222-4333-8444-555555555555", idem.DefaultTTL)
 	for _, size := range []int{200, 1 << 10, 64 << 10} {
-		complete := func() *db.Complete {
-			return &db.Complete{Key: &key, State: db.Completed, Status: 201, Body: make([]byte, size)}
-		}
-		c := complete()
-		b.Run(fmt.Sprintf("first/%d", size), func(b *testing.B) {
-			b.ReportAllocs()
-			plain := *c
-			for b.Loop() {
-				sealed := plain
-				if err := sealed.Seal(s); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+		plain := db.Complete{Key: &key, State: db.Completed, Status: 201, Body: make([]byte, size)}
+		c := plain
 		if err := c.Seal(s); err != nil {
 			b.Fatal(err)
 		}
-		loaded := db.Record{
-			ExecutionID: key.ExecutionID, State: c.State, Status: c.Status, Body: c.Body, SealedBy: c.SealedBy, Closed: true,
-		}
-		b.Run(fmt.Sprintf("replay/%d", size), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				opened := loaded
-				if err := opened.Open(&key, s); err != nil {
-					b.Fatal(err)
+		loaded := db.Record{ExecutionID: key.ExecutionID, State: c.State, Status: c.Status, Body: c.Body, SealedBy: c.SealedBy, Closed: true}
+		for name, run := range map[string]func() error{
+			"first":  func() error { c := plain; return c.Seal(s) },
+			"replay": func() error { r := loaded; return r.Open(&key, s) },
+		} {
+			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := run(); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,9 +28,7 @@ import (
 func operating(t *testing.T, what string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operate.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, block := range strings.Split(string(text), "\n```sql\n")[1:] {
 		if sql, _, _ := strings.Cut(block, "\n```"); strings.Contains(sql, what) {
 			return sql + "\n"
@@ -55,25 +52,18 @@ func TestRoles_OfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 		"idem_purge", "idem_purge"+suffix, "DATABASE shop", "DATABASE "+pgx.Identifier{admin.Config().ConnConfig.Database}.Sanitize())
 	exec := func(pool *pgxpool.Pool, sql string) {
 		t.Helper()
-		if _, err := pool.Exec(ctx, own.Replace(sql), pgx.QueryExecModeSimpleProtocol); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errOf(pool.Exec(ctx, own.Replace(sql), pgx.QueryExecModeSimpleProtocol)))
 	}
 	t.Cleanup(func() {
 		exec(admin, "drop owned by idem_migrate, idem_call, idem_purge cascade; drop role idem_migrate, idem_call, idem_purge")
 	})
 	exec(admin, operating(t, "CREATE ROLE idem_call"))
-	if err := schema.UpAt(ctx, as(dsn, own.Replace("idem_migrate"))); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, schema.UpAt(ctx, as(dsn, own.Replace("idem_migrate"))))
 	exec(pgtest.Open(t, as(dsn, own.Replace("idem_migrate"))), operating(t, "GRANT DELETE"))
 	calling, purging := pgtest.Open(t, as(dsn, own.Replace("idem_call"))), pgtest.Open(t, as(dsn, own.Replace("idem_purge")))
 
 	for _, replayed := range []bool{false, true} {
-		res, err := idemDo(ctx, calling, scope, "key", hashA, func(tx pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil })
-		if err != nil || res.Replayed != replayed {
-			t.Fatalf("as idem_call: %+v, %v; want Replayed to be %v", res, err, replayed)
-		}
+		wantDone(t, replayed, "as idem_call")(idemDo(ctx, calling, scope, "key", hashA, answer(ok)))
 	}
 	if _, err := idemDo(ctx, purging, scope, "key", hashA, neverCalled(t)); err == nil || !containsAll(err.Error(), "42501", "the role needs", "idem.records") {
 		t.Errorf("as idem_purge: %v; want an error that names the grants", err)
@@ -81,9 +71,7 @@ func TestRoles_OfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 	if entry, err := idem.Lookup(ctx, calling, scope, "key"); err != nil || entry.State != idem.StateCompleted {
 		t.Errorf("Lookup as idem_call: %+v, %v", entry, err)
 	}
-	if _, err := admin.Exec(ctx, "update idem.records set expires_at = now() - interval '2 hours'"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, admin, "update idem.records set expires_at = now() - interval '2 hours'")
 	if rep, err := purge.Once(ctx, purging, purge.Options{}); err != nil || rep.Deleted != 1 {
 		t.Errorf("purge as idem_purge: %+v, %v; want one record deleted", rep, err)
 	}
@@ -91,12 +79,8 @@ func TestRoles_OfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 	for _, what := range []string{"PARTITION BY HASH", "GRANT DELETE", "isleaf"} {
 		exec(migrating, operating(t, what))
 	}
-	if _, err := idemDo(ctx, calling, scope, "key of a partition", hashA, func(tx pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }); err != nil {
-		t.Errorf("partitioned, as idem_call: %v", err)
-	}
-	if _, err := admin.Exec(ctx, "update idem.records set expires_at = now() - interval '2 hours'"); err != nil {
-		t.Fatal(err)
-	}
+	executed(t, "partitioned, as idem_call")(idemDo(ctx, calling, scope, "key of a partition", hashA, answer(ok)))
+	execute(t, admin, "update idem.records set expires_at = now() - interval '2 hours'")
 	if rep, err := purge.Once(ctx, purging, purge.Options{}); err != nil || rep.Deleted != 1 {
 		t.Errorf("partitioned, purge as idem_purge: %+v, %v; want one record deleted", rep, err)
 	}
@@ -119,42 +103,36 @@ func TestRecords_MayBePartitionedDuringCalls(t *testing.T) {
 	l := newLedger(t)
 	var n, failed atomic.Int64
 	done, early := make(chan struct{}), make(chan struct{})
-	var group sync.WaitGroup
-	for range 4 {
-		group.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				if n.Add(1) == 100 {
-					close(early)
-				}
-				key := fmt.Sprint("key-", n.Load()/2) // most keys are used twice, some concurrently
-				if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithWait(waiting.Limit)); err != nil {
-					failed.Add(1)
-					t.Error(err)
-					return
-				}
+	group := storm(4, func(int) {
+		for {
+			select {
+			case <-done:
+				return
+			default:
 			}
-		})
-	}
+			if n.Add(1) == 100 {
+				close(early)
+			}
+			key := fmt.Sprint("key-", n.Load()/2) // most keys are used twice, some concurrently
+			if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithWait(waiting.Limit)); err != nil {
+				failed.Add(1)
+				t.Error(err)
+				return
+			}
+		}
+	})
 	await(t, "a hundred calls", early)
 	execute(t, l.pool, operating(t, "PARTITION BY HASH"))
 	after := n.Load()
 	waiting.Until(t, "more calls", func() bool { return n.Load() > after+200 || failed.Load() > 0 })
 	close(done)
-	group.Wait()
+	group()
 	if parts := l.count("select count(distinct tableoid) from idem.records"); parts < 8 {
 		t.Errorf("the records are in %d partitions", parts)
 	}
-	if twice := l.count("select count(*) from (select key from ledger group by key having count(*) > 1) _"); twice > 0 {
-		t.Errorf("%d keys were executed twice", twice)
-	}
-	if odd := l.count("select count(*) from ledger full join idem.records using (key, execution_id) where ledger.id is null or records.key is null"); odd > 0 {
-		t.Errorf("%d effects and records do not pair up", odd)
-	}
+	l.wantCount("keys that were executed twice", 0, "select count(*) from (select key from ledger group by key having count(*) > 1) _")
+	l.wantCount("effects and records that do not pair up", 0,
+		"select count(*) from ledger full join idem.records using (key, execution_id) where ledger.id is null or records.key is null")
 	records := l.count("select count(*) from idem.records")
 	l.expireAll()
 	if rep, err := purge.Once(ctx, l.pool, purge.Options{Grace: time.Nanosecond}); err != nil || rep.Deleted != int64(records) {
@@ -175,33 +153,25 @@ func TestDo_SerializableStrangersDoNotAbortEachOther(t *testing.T) {
 			l.seed(records, "0")
 			execute(t, l.pool, "analyze idem.records")
 			var next atomic.Int64
-			var group sync.WaitGroup
-			for range workers {
-				group.Go(func() {
-					for range calls {
-						key := fmt.Sprintf("1-%012d", next.Add(1)) // ordered by time, like a UUIDv7
-						var err error
-						if joined {
-							// The call waits at most 20 ms for any lock, including the lock
-							// for extending the table. A slow disk is not a conflict.
-							for again := true; again; again = errors.Is(err, idem.ErrInProgress) {
-								err = pgx.BeginTxFunc(ctx, l.pool, serializable, func(tx pgx.Tx) error {
-									return errOf(idem.DoTx(ctx, tx, scope, key, hashA, l.charge(key)))
-								})
-							}
-						} else {
-							_, err = idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithTxOptions(serializable), idem.WithRetries(0))
+			storm(workers, func(int) {
+				for range calls {
+					key := fmt.Sprintf("1-%012d", next.Add(1)) // ordered by time, like a UUIDv7
+					var err error
+					if joined {
+						// The call waits at most 20 ms for any lock, including the lock
+						// for extending the table. A slow disk is not a conflict.
+						for again := true; again; again = errors.Is(err, idem.ErrInProgress) {
+							err = pgx.BeginTxFunc(ctx, l.pool, serializable, func(tx pgx.Tx) error {
+								return errOf(idem.DoTx(ctx, tx, scope, key, hashA, l.charge(key)))
+							})
 						}
-						if err != nil {
-							t.Errorf("%s: %v", key, err)
-						}
+					} else {
+						_, err = idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithTxOptions(serializable), idem.WithRetries(0))
 					}
-				})
-			}
-			group.Wait()
-			if n := l.count("select count(*) from idem.records where key like '1-%'"); n != workers*calls {
-				t.Errorf("%d records", n)
-			}
+					wantIs(t, err, nil, key)
+				}
+			})()
+			l.wantCount("records", workers*calls, "select count(*) from idem.records where key like '1-%'")
 		})
 	}
 }
@@ -213,9 +183,7 @@ func (l *ledger) seed(n int, prefix string) {
 		insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at)
 		select $1, $2 || '-' || i, $4, gen_random_uuid(), now(), now() + interval '1 day', 'completed', 200, now()
 		from generate_series(1, $3::int) i`, scope, prefix, n, hashA[:])
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	noError(l.t, err)
 }
 
 // These tests verify what docs/choosing.md says about repeating a write that has no idempotency
@@ -267,9 +235,7 @@ func TestRepeatedWrite_UniqueKeyOutlivesTheRecord(t *testing.T) {
 	if res, err := invoice(); err != nil || res.Status != 409 || res.Replayed || !res.Rejected {
 		t.Errorf("after the record has expired: %+v, %v", res, err)
 	}
-	if n := l.count("select count(*) from invoices"); n != 1 {
-		t.Errorf("%d invoices", n)
-	}
+	l.wantCount("invoices", 1, "select count(*) from invoices")
 }
 
 func execute(t testing.TB, db interface {
@@ -280,8 +246,6 @@ func execute(t testing.TB, db interface {
 		args = []any{pgx.QueryExecModeSimpleProtocol}
 	}
 	tag, err := db.Exec(context.Background(), sql, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return tag.RowsAffected()
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/purge"
@@ -28,12 +28,12 @@ var execModes = []pgx.QueryExecMode{
 // the statement.
 var fewModes = []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol}
 
-// inFewModes runs a parallel subtest in each of fewModes.
-func inFewModes(t *testing.T, test func(*testing.T, pgx.QueryExecMode)) {
+// inFewModes runs a parallel subtest in each of fewModes, on a database of its own.
+func inFewModes(t *testing.T, test func(*testing.T, *ledger, pgx.QueryExecMode), configure ...func(*pgxpool.Config)) {
 	for _, mode := range fewModes {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
-			test(t, mode)
+			test(t, newLedger(t, append(configure, withMode(mode))...), mode)
 		})
 	}
 }
@@ -51,7 +51,7 @@ func TestDo_WorksInEveryExecMode(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t)
-			wantSameOutcome(t, l, pgtest.Open(t, l.pool.Config().ConnString(), withMode(mode)), "no settings")
+			wantSameOutcome(t, l, l.process(withMode(mode)), "no settings")
 		})
 	}
 }
@@ -78,9 +78,7 @@ func TestDo_ReplacesStaleStatements(t *testing.T) {
 		for range 2 {
 			_, err = outers["DoTx"](ctx, l, joined, answer(ok))
 		}
-		if err != nil {
-			t.Errorf("after %q a connection is of no use any more: %v", spoil, err)
-		}
+		wantIs(t, err, nil, "after ", spoil)
 		l.pool.Reset() // the statements of charge are discarded, too
 	}
 }
@@ -142,11 +140,10 @@ var sessions = map[string]string{
 // effect.
 func TestDo_SettingsOfTheSessionChangeNoOutcome(t *testing.T) {
 	t.Parallel()
-	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		l := newLedger(t)
+	inFewModes(t, func(t *testing.T, l *ledger, mode pgx.QueryExecMode) {
 		execute(t, l.pool, shadows)
 		for name, set := range sessions {
-			pool := pgtest.Open(t, l.pool.Config().ConnString(), withMode(mode), maxConns(2), func(config *pgxpool.Config) {
+			pool := l.process(withMode(mode), maxConns(2), func(config *pgxpool.Config) {
 				config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 					return conn.PgConn().Exec(ctx, set).Close()
 				}
@@ -181,25 +178,17 @@ func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 	if diff := cmp.Diff(stored, first.Response); diff != "" || first.Replayed {
 		t.Errorf("%s: first: replayed %v\n%s", name, first.Replayed, diff)
 	}
-	first.Replayed = true
 	for what, opts := range map[string][]idem.Option{"replay": nil, "replay at once": {idem.WithWait(0)}, "likely replay": {idem.WithReplayLikely()}} {
-		again, err := idemDo(ctx, pool, scope, key, hashA, neverCalled(t), opts...)
-		if diff := cmp.Diff(first, again); err != nil || diff != "" {
-			t.Errorf("%s: %s: %v\n%s", name, what, err, diff)
-		}
+		wantReplay(t, name+": "+what, first)(idemDo(ctx, pool, scope, key, hashA, neverCalled(t), opts...))
 	}
 	if took := first.CreatedAt.Sub(began); took < -time.Hour/2 || took > time.Hour/2 || first.CompletedAt.Before(first.CreatedAt) {
 		t.Errorf("%s: created %v after the beginning", name, took)
 	}
-	if _, err := idemDo(ctx, pool, scope, key, hashB, neverCalled(t)); !errors.Is(err, idem.ErrMismatch) {
-		t.Errorf("%s: mismatch: %v", name, err)
-	}
+	wantIs(t, errOf(idemDo(ctx, pool, scope, key, hashB, neverCalled(t))), idem.ErrMismatch, name)
 	if res, err := idemDo(ctx, pool, scope, rejected, hashA, fn(rejected, idem.Reject(ok))); err != nil || !res.Rejected {
 		t.Errorf("%s: rejected: %+v, %v", name, res, err)
 	}
-	if _, err := idemDo(ctx, pool, scope, name+"/failed", hashA, fn(name+"/failed", errBusiness)); !errors.Is(err, errBusiness) {
-		t.Errorf("%s: failed: %v", name, err)
-	}
+	wantIs(t, errOf(idemDo(ctx, pool, scope, name+"/failed", hashA, fn(name+"/failed", errBusiness))), errBusiness, name)
 	found, err := idem.Lookup(ctx, pool, scope, key)
 	want := idem.Entry{State: idem.StateCompleted, ExecutionID: first.ExecutionID, Since: first.CreatedAt, CompletedAt: first.CompletedAt, ExpiresAt: first.ExpiresAt}
 	if diff := cmp.Diff(want, found); err != nil || diff != "" {
@@ -207,41 +196,29 @@ func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 	}
 	for range 2 {
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if _, err := idem.DoTx(ctx, tx, scope, name+"/failed", hashA, fn(name+"/failed", errBusiness)); !errors.Is(err, errBusiness) {
-				t.Errorf("%s: joined and failed: %v", name, err)
-			}
+			wantIs(t, errOf(idem.DoTx(ctx, tx, scope, name+"/failed", hashA, fn(name+"/failed", errBusiness))), errBusiness, name)
 			res, err := idem.DoTx(ctx, tx, scope, joined, hashA, fn(joined, nil))
 			if diff := cmp.Diff(stored, res.Response); err == nil && diff != "" {
 				t.Errorf("%s: joined\n%s", name, diff)
 			}
 			return err
 		})
-		if err != nil {
-			t.Errorf("%s: joined: %v", name, err)
-		}
+		wantIs(t, err, nil, name, " joined")
 	}
 	// Sessions with these settings must see a key in progress too.
 	holder := l.begin(ctx)
-	if _, err := idem.DoTx(ctx, holder, scope, name+"/held", hashA, answer(ok)); err != nil {
-		t.Errorf("%s: held: %v", name, err)
-	}
-	if _, err := idemDo(ctx, pool, scope, name+"/held", hashA, neverCalled(t), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("%s: held: %v", name, err)
-	}
+	wantIs(t, errOf(idem.DoTx(ctx, holder, scope, name+"/held", hashA, answer(ok))), nil, name, " held")
+	wantIs(t, errOf(idemDo(ctx, pool, scope, name+"/held", hashA, neverCalled(t), idem.WithWait(0))), idem.ErrInProgress, name)
 	if entry, err := idem.Lookup(ctx, pool, scope, name+"/held"); err != nil || entry.State != idem.StateProcessing {
 		t.Errorf("%s: Lookup of a key in flight: %+v, %v", name, entry, err)
 	}
 	holder.Rollback(ctx)
 	l.expire(key) // an expired record is taken over exactly once
 	for _, replayed := range []bool{false, true} {
-		if res, err := idemDo(ctx, pool, scope, key, hashB, fn(key+"/2", nil)); err != nil || res.Replayed != replayed {
-			t.Errorf("%s: taken over: replayed %v, %v", name, res.Replayed, err)
-		}
+		wantDone(t, replayed, name, " taken over")(idemDo(ctx, pool, scope, key, hashB, fn(key+"/2", nil)))
 	}
 	for key, want := range map[string]int{key: 1, key + "/2": 1, joined: 1, rejected: 0, name + "/failed": 0} {
-		if n := l.entries(entry(key)); n != want {
-			t.Errorf("%s: %d effects of %s", name, n, key)
-		}
+		l.wantCount(name+": effects of "+key, want, "select count(*) from ledger where key = $1", entry(key))
 	}
 }
 
@@ -258,32 +235,19 @@ func discards(config *pgxpool.Config) {
 
 func TestDo_ServesAPoolThatDiscardsStatementsOnRelease(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t, maxConns(2), discards)
-	var calls sync.WaitGroup
-	for i := range 4 {
-		calls.Go(func() {
-			for j := range 3 {
-				key := fmt.Sprint("k", i, "/", j)
-				for _, opts := range [][]idem.Option{nil, {idem.WithReplayLikely()}, {idem.WithWait(0)}} {
-					if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), opts...); err != nil {
-						t.Errorf("%s: %v", key, err)
-					}
-				}
-				_, lookup := idem.Lookup(ctx, l.pool, scope, key)
-				_, joined := outers["DoTx"](ctx, l, "joined "+key, l.charge("joined "+key))
-				if err := errors.Join(lookup, joined); err != nil {
-					t.Errorf("%s: %v", key, err)
-				}
-			}
-		})
+	l := newLedger(t, maxConns(1), discards)
+	for i := range 3 {
+		key := fmt.Sprint("k", i)
+		for _, opts := range [][]idem.Option{nil, {idem.WithReplayLikely()}, {idem.WithWait(0)}} {
+			noError(t, errOf(idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), opts...)))
+		}
+		noError(t, errOf(idem.Lookup(ctx, l.pool, scope, key)))
+		noError(t, errOf(outers["DoTx"](ctx, l, "joined "+key, l.charge("joined "+key))))
+		l.wantOnce(key)
+		l.wantOnce("joined " + key)
 	}
-	calls.Wait()
 	waitIdle(t, l.pool)
-	if n := l.pool.Stat().NewConnsCount(); n > 2 {
-		t.Errorf("the pool made %d connections", n)
-	}
-	l.wantOnce("k0/0")
-	l.wantOnce("joined k3/2")
+	l.wantSameConnections(1)
 }
 
 // The statements sent together with COMMIT turn out to be missing when fn has already run. That
@@ -292,9 +256,7 @@ func TestDo_LostStatementOfTheCompletionCostsOneRun(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, maxConns(1))
 	l.charged(ctx, "warm")
-	if _, err := l.pool.Exec(ctx, "deallocate idem_complete"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, l.pool, "deallocate idem_complete")
 	for i, want := range []int64{2, 1} {
 		key := fmt.Sprint("k", i)
 		before := l.runs.Load()
@@ -331,28 +293,20 @@ const explainLoad = `idem_load('\x01', '00000000-0000-0000-0000-000000000000', '
 func TestPlan_IsMadeAgainWhenTheTableHasGrown(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	if _, err := l.pool.Exec(ctx, "alter table idem.records set (autovacuum_enabled = false)"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, l.pool, "alter table idem.records set (autovacuum_enabled = false)")
 	l.seed(10, "small")
-	if _, err := l.pool.Exec(ctx, "analyze idem.records"); err != nil {
-		t.Fatal(err)
-	}
-	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1), stalePlans)
+	execute(t, l.pool, "analyze idem.records")
+	pool := l.process(maxConns(1), stalePlans)
 	call := func() {
 		t.Helper()
-		if _, err := idemDo(ctx, pool, scope, "k", hashA, l.charge("k")); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errOf(idemDo(ctx, pool, scope, "k", hashA, l.charge("k"))))
 		waitIdle(t, pool)
 	}
 	call()
 	call()
 	preparedAt := func() (at time.Time) {
 		t.Helper()
-		if err := pool.QueryRow(ctx, "select prepare_time from pg_prepared_statements where name = 'idem_load'").Scan(&at); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, pool.QueryRow(ctx, "select prepare_time from pg_prepared_statements where name = 'idem_load'").Scan(&at))
 		return at
 	}
 	before := preparedAt()
@@ -392,9 +346,7 @@ func TestPlan_IsNotKeptByPgBouncer(t *testing.T) {
 	behindPgBouncer(t, func(t *testing.T, l *ledger, mode pgx.QueryExecMode) {
 		call := func() {
 			t.Helper()
-			if _, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k")); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errOf(idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"))))
 			waitIdle(t, l.pool)
 		}
 		prepared := func() int {
@@ -409,4 +361,81 @@ func TestPlan_IsNotKeptByPgBouncer(t *testing.T) {
 		}
 		l.wantOnce("k")
 	})
+}
+
+// warmed returns a pool of one connection through the proxy. The connection has prepared every
+// statement.
+func (p *proxied) warmed(t *testing.T, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	pool := pgtest.Open(t, p.proxy.DSN(), append(configure, maxConns(1))...)
+	for _, key := range []string{"warm", "warm"} {
+		noError(t, errOf(idemDo(t.Context(), pool, scope, key, hashA, p.charge(key))))
+	}
+	waitIdle(t, pool)
+	p.proxy.ResetTally()
+	return pool
+}
+
+// unlessPlansAreDue repeats a count. A connection whose plans are two seconds old makes them again
+// in a round trip for which no caller waits. On a busy machine that round trip can fall into a
+// count.
+func unlessPlansAreDue(count func(try int) bool) bool {
+	for try := range 5 {
+		if count(try) {
+			return true
+		}
+	}
+	return false
+}
+
+// The caller of a replay has its answer after one round trip. In this test the proxy blocks the
+// second one, which is the rollback.
+func TestRoundTrips_ReplayCostsOne(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	pool := p.warmed(t)
+	trap := p.proxy.Arm(pgproxy.Before(pgproxy.Contains("rollback")), pgproxy.Freeze)
+	replayed(t)(idemDo(t.Context(), pool, scope, "warm", hashA, p.charge("warm")))
+	event := await(t, "the rollback", trap.Fired())
+	if n := p.proxy.Tally().Turns; n != 1+1 { // the replay, and the rollback that is blocked
+		t.Errorf("a replay takes %d round trips, the rollback included", n)
+	}
+	event.Conn.Resume()
+	waitIdle(t, pool)
+	// A likely replay is one statement. It begins no transaction, so nothing has to be rolled back.
+	var n int
+	likely := unlessPlansAreDue(func(int) bool {
+		p.proxy.ResetTally()
+		replayed(t)(idemDo(t.Context(), pool, scope, "warm", hashA, p.charge("warm"), idem.WithReplayLikely()))
+		waitIdle(t, pool)
+		n = p.proxy.Tally().Turns
+		return n == 1
+	})
+	if !likely {
+		t.Errorf("a likely replay takes %d round trips", n)
+	}
+	executed(t, "a key that is new after all")(idemDo(t.Context(), pool, scope, "new", hashA, p.charge("new"), idem.WithReplayLikely()))
+	wantIs(t, errOf(idemDo(t.Context(), pool, scope, "new", hashB, p.charge("new"), idem.WithReplayLikely())), idem.ErrMismatch, "another request")
+	p.wantOnce("new")
+}
+
+func TestRoundTrips_DoTxCostsTwo(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	pool := p.warmed(t)
+	tx, err := pool.Begin(t.Context())
+	noError(t, err)
+	defer tx.Rollback(t.Context())
+	noError(t, errOf(idem.DoTx(t.Context(), tx, scope, "first", hashA, p.charge("first")))) // makes the connection prepare the statements
+	var n int
+	ok := unlessPlansAreDue(func(try int) bool {
+		p.proxy.ResetTally()
+		key := fmt.Sprint("k", try)
+		noError(t, errOf(idem.DoTx(t.Context(), tx, scope, key, hashA, p.charge(key))))
+		n = p.proxy.ResetTally().Turns
+		return n == 3
+	})
+	if !ok {
+		t.Errorf("DoTx with one statement takes %d round trips, want 3", n)
+	}
 }

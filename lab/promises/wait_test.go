@@ -11,88 +11,49 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/lab/pgtest"
 )
 
-func TestWait_DuplicatesInTheProcessHoldNoConnection(t *testing.T) {
+func TestWait_DuplicatesHoldNoConnection(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, maxConns(4))
-	first := l.hold(t, "hot", hashA, nil)
-	acquired := l.pool.Stat().AcquireCount()
-	const duplicates = 199
-	w := newWatch()
-	results := make([]idem.Result, duplicates)
-	var storm sync.WaitGroup
-	for i := range duplicates {
-		storm.Go(func() {
+	for where, others := range map[string]*ledger{"here": l, "another process": ledgerOn(t, l.process(maxConns(1)))} {
+		first := l.hold(t, where, hashA, nil)
+		acquired := others.pool.Stat().AcquireCount()
+		const duplicates = 199
+		w := newWatch()
+		results := make([]idem.Result, duplicates)
+		waiters := storm(duplicates, func(i int) {
 			var err error
-			results[i], err = idemDo(ctx, l.pool, scope, "hot", hashA, neverCalled(t), idem.WithWait(limit), idem.WithObserver(w))
-			if err != nil {
-				t.Error(err)
-			}
+			results[i], err = idemDo(ctx, others.pool, scope, where, hashA, neverCalled(t), idem.WithWait(limit), idem.WithObserver(w))
+			wantIs(t, err, nil)
 		})
-	}
-	w.await(t, "waiting", duplicates)
-	if n := l.pool.Stat().AcquireCount(); n != acquired {
-		t.Errorf("the duplicates took %d connections", n-acquired)
-	}
-	for i := range 10 { // bystanders
-		l.charged(ctx, fmt.Sprint("bystander", i))
-	}
-	first.release()
-	if err := first.wait(t); err != nil {
-		t.Fatal(err)
-	}
-	storm.Wait()
-	want := first.result
-	want.Replayed = true
-	for i := range results {
-		if diff := cmp.Diff(want, results[i]); diff != "" {
-			t.Fatalf("duplicate %d (-want +got):\n%s", i, diff)
+		w.await(t, "waiting", duplicates)
+		if n := others.pool.Stat().AcquireCount(); others == l && n != acquired {
+			t.Errorf("the duplicates took %d connections", n-acquired)
 		}
+		for i := range 10 { // others can acquire the only connection of the pool repeatedly
+			others.charged(ctx, fmt.Sprint("bystander ", where, i))
+		}
+		first.release()
+		noError(t, first.wait(t))
+		waiters()
+		want := first.result
+		want.Replayed = true
+		for i := range results {
+			wantSame(t, want, results[i])
+		}
+		l.wantOnce(where)
 	}
-	l.wantOnce("hot")
-}
-
-func TestWait_DuplicatesOfAnotherProcessHoldNoConnection(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.DSN(t)
-	l := ledgerOn(t, pgtest.Open(t, dsn))
-	other := ledgerOn(t, pgtest.Open(t, dsn, maxConns(1))) // idem treats another pool as another process
-	first := l.hold(t, "k", hashA, nil)
-	const duplicates = 50
-	w := newWatch()
-	var calls sync.WaitGroup
-	for range duplicates {
-		calls.Go(func() {
-			res, err := idemDo(ctx, other.pool, scope, "k", hashA, neverCalled(t), idem.WithWait(limit), idem.WithObserver(w))
-			if err != nil || !res.Replayed {
-				t.Errorf("res = %+v, err = %v", res, err)
-			}
-		})
-	}
-	w.await(t, "waiting", duplicates)
-	for i := range 10 { // others can acquire the only connection of the pool repeatedly
-		other.charged(ctx, fmt.Sprint("bystander", i))
-	}
-	first.release()
-	if err := first.wait(t); err != nil {
-		t.Fatal(err)
-	}
-	calls.Wait()
-	l.wantOnce("k")
 }
 
 func TestWait_OneWaiterTakesOverIfTheFirstRunFails(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
-	l := ledgerOn(t, pgtest.Open(t, dsn))
-	for where, pool := range map[string]*pgxpool.Pool{"here": l.pool, "another process": pgtest.Open(t, dsn)} {
+	l := newLedger(t)
+	for where, pool := range map[string]*pgxpool.Pool{"here": l.pool, "another process": l.process()} {
 		for _, how := range []string{"fails", "panics"} {
 			key := where + " " + how
 			gate, begun, ended := make(chan struct{}), make(chan struct{}), make(chan any, 1)
@@ -112,18 +73,13 @@ func TestWait_OneWaiterTakesOverIfTheFirstRunFails(t *testing.T) {
 			await(t, "fn to begin", begun)
 			w := newWatch()
 			before := l.runs.Load()
-			var calls sync.WaitGroup
-			for range 10 {
-				calls.Go(func() {
-					if _, err := idemDo(context.Background(), pool, scope, key, hashA, l.charge(key), idem.WithWait(limit), idem.WithObserver(w)); err != nil {
-						t.Error(err)
-					}
-				})
-			}
+			calls := storm(10, func(int) {
+				wantIs(t, errOf(idemDo(context.Background(), pool, scope, key, hashA, l.charge(key), idem.WithWait(limit), idem.WithObserver(w))), nil)
+			})
 			w.await(t, "waiting", 10)
 			close(gate)
 			await(t, "the first call", ended)
-			calls.Wait()
+			calls()
 			if n := l.runs.Load() - before; n != 1 || w.count("executed") != 1 || w.count("replayed") != 9 {
 				t.Errorf("%s: fn ran %d more times, want one; outcomes: %v", key, n, w.all())
 			}
@@ -136,11 +92,10 @@ func TestWait_OneWaiterTakesOverIfTheFirstRunFails(t *testing.T) {
 // second if that is longer.
 func TestWait_EndsWithInProgressAfterItsTime(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
-	l := ledgerOn(t, pgtest.Open(t, dsn))
+	l := newLedger(t)
 	held := l.hold(t, "k", hashA, nil)
 	defer held.release()
-	for name, pool := range map[string]*pgxpool.Pool{"same process": l.pool, "another process": pgtest.Open(t, dsn)} {
+	for name, pool := range map[string]*pgxpool.Pool{"same process": l.pool, "another process": l.process()} {
 		for wait, retryAfter := range map[time.Duration]time.Duration{0: time.Second, 150 * time.Millisecond: time.Second, 1100 * time.Millisecond: 1100 * time.Millisecond} {
 			begun := time.Now()
 			_, err := idemDo(context.Background(), pool, scope, "k", hashA, neverCalled(t), idem.WithWait(wait))
@@ -206,11 +161,7 @@ func TestWait_WithAnotherHash(t *testing.T) {
 		first := l.hold(t, key, hashA, test.first)
 		w := newWatch()
 		acquired := l.pool.Stat().AcquireCount()
-		done := make(chan error, 1)
-		go func() {
-			_, err := idemDo(context.Background(), l.pool, scope, key, hashB, l.charge(key), idem.WithWait(limit), idem.WithObserver(w))
-			done <- err
-		}()
+		done := calling(context.Background(), l.pool, key, hashB, l.charge(key), idem.WithWait(limit), idem.WithObserver(w))
 		w.await(t, "waiting", 1)
 		first.release()
 		first.wait(t)
@@ -259,22 +210,14 @@ func TestDo_WaitsForALockedTableAsForAHeldKey(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()
 			l := newLedger(t)
-			on := ledgerOn(t, pgtest.Open(t, l.pool.Config().ConnString(), withParameter("lock_timeout", timeout)))
+			on := ledgerOn(t, l.process(withParameter("lock_timeout", timeout)))
 			on.charged(ctx, "before") // prepares the statements
 			unlock := lockRecords(t, l.pool)
-			if _, err := idemDo(ctx, on.pool, scope, "k", hashA, on.charge("k"), idem.WithWait(10*time.Millisecond)); !errors.Is(err, idem.ErrInProgress) {
-				t.Errorf("err = %v", err)
-			}
-			waits := make(chan error, 1)
-			go func() {
-				_, err := idemDo(ctx, on.pool, scope, "k", hashA, on.charge("k"), idem.WithWait(limit))
-				waits <- err
-			}()
+			wantIs(t, errOf(idemDo(ctx, on.pool, scope, "k", hashA, on.charge("k"), idem.WithWait(10*time.Millisecond))), idem.ErrInProgress)
+			waits := calling(ctx, on.pool, "k", hashA, on.charge("k"), idem.WithWait(limit))
 			awaitBlocked(t, l.pool, 1)
 			unlock()
-			if err := await(t, "the call that has time", waits); err != nil {
-				t.Error(err)
-			}
+			wantIs(t, await(t, "the call that has time", waits), nil)
 			on.wantOnce("k")
 		})
 	}
@@ -287,7 +230,7 @@ func TestDo_NoWaitEndsWhileTheLeaderCannotClaim(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	l := newLedger(t)
-	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+	pool := l.process(maxConns(1))
 	for name, block := range map[string]func() (release func()){
 		"blocked": func() func() {
 			l.charged(ctx, "blocked")
@@ -301,22 +244,15 @@ func TestDo_NoWaitEndsWhileTheLeaderCannotClaim(t *testing.T) {
 		},
 	} {
 		release, w := block(), newWatch()
-		patients := make(chan error, 2)
+		var patients []<-chan error
 		for range 2 {
-			go func() {
-				_, err := idemDo(context.Background(), pool, scope, name, hashA, l.charge(name), idem.WithWait(limit), idem.WithObserver(w), patient)
-				patients <- err
-			}()
+			patients = append(patients, calling(context.Background(), pool, name, hashA, l.charge(name), idem.WithWait(limit), idem.WithObserver(w), patient))
 		}
 		w.await(t, "waiting", 1) // so one of the two leads
-		if _, err := idemDo(ctx, pool, scope, name, hashA, l.charge(name), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-			t.Errorf("%s: err = %v", name, err)
-		}
+		wantIs(t, errOf(idemDo(ctx, pool, scope, name, hashA, l.charge(name), idem.WithWait(0))), idem.ErrInProgress, name)
 		release()
-		for range 2 {
-			if err := await(t, "the patient calls", patients); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+		for _, patient := range patients {
+			wantIs(t, await(t, "the patient calls", patient), nil, name)
 		}
 		l.wantOnce(name)
 	}
@@ -359,15 +295,13 @@ func TestDo_ClosesTheConnectionToADemotedPrimary(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	for _, retries := range []int{0, 1} {
-		pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+		pool := l.process(maxConns(1))
 		execute(t, pool, "set default_transaction_read_only = on")
 		key := fmt.Sprint(retries, " retries")
 		if _, err := idemDo(ctx, pool, scope, key, hashA, l.charge(key), idem.WithRetries(retries)); retries == 0 && !idem.Retryable(err) || retries > 0 && err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
-		if _, err := idemDo(ctx, pool, scope, key, hashA, l.charge(key), idem.WithRetries(0)); err != nil {
-			t.Errorf("%s, the next call: %v", key, err)
-		}
+		wantIs(t, errOf(idemDo(ctx, pool, scope, key, hashA, l.charge(key), idem.WithRetries(0))), nil, key, " the next call")
 		l.wantOnce(key)
 	}
 }
@@ -385,9 +319,7 @@ var holders = map[string]func(*testing.T, *ledger){
 	},
 	"a call without the lock": func(t *testing.T, l *ledger) {
 		none := withLock(func(string, string) *int64 { return nil })
-		if _, err := idem.DoTx(context.Background(), l.begin(context.Background()), scope, "k", hashA, l.charge("k"), none); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errOf(idem.DoTx(context.Background(), l.begin(context.Background()), scope, "k", hashA, l.charge("k"), none)))
 	},
 }
 
@@ -403,30 +335,20 @@ func TestDo_WaitEndsWhateverHoldsTheKey(t *testing.T) {
 				t.Parallel()
 				l := newLedger(t)
 				hold(t, l)
-				on := ledgerOn(t, pgtest.Open(t, l.pool.Config().ConnString(), withMode(mode), maxConns(1)))
+				on := ledgerOn(t, l.process(withMode(mode), maxConns(1)))
 				ctx, cancel := context.WithTimeout(context.Background(), limit)
 				defer cancel()
 				err := pgx.BeginFunc(ctx, on.pool, func(tx pgx.Tx) error {
-					if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t)); !errors.Is(err, idem.ErrInProgress) {
-						t.Errorf("DoTx: %v", err)
-					}
+					wantIs(t, errOf(idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t))), idem.ErrInProgress, "DoTx")
 					return note(ctx, tx, "the caller's own")
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				wantIs(t, err, nil)
 				tx := on.begin(ctx)
 				past(t, ctx, tx)
-				if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t)); !errors.Is(err, idem.ErrInProgress) {
-					t.Errorf("DoTx without a savepoint: %v", err)
-				}
-				if err := tx.Commit(ctx); !errors.Is(err, pgx.ErrTxCommitRollback) {
-					t.Errorf("COMMIT: %v", err)
-				}
+				wantIs(t, errOf(idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t))), idem.ErrInProgress, "DoTx without a savepoint")
+				wantIs(t, tx.Commit(ctx), pgx.ErrTxCommitRollback, "COMMIT")
 				for _, wait := range []time.Duration{0, 10 * time.Millisecond} {
-					if _, err := idemDo(ctx, on.pool, scope, "k", hashA, neverCalled(t), idem.WithWait(wait)); !errors.Is(err, idem.ErrInProgress) {
-						t.Errorf("Do: %v", err)
-					}
+					wantIs(t, errOf(idemDo(ctx, on.pool, scope, "k", hashA, neverCalled(t), idem.WithWait(wait))), idem.ErrInProgress, "Do")
 				}
 				on.wantHealthy()
 				if n := on.pool.Stat().NewConnsCount(); n > 2 {

@@ -58,11 +58,11 @@ type fleetUnderPatroni struct {
 
 func startFleet(ctx context.Context) (f *fleetUnderPatroni, err error) {
 	f = &fleetUnderPatroni{}
-	defer func() {
+	defer func(f *fleetUnderPatroni) { // the result is nil after an error
 		if err != nil {
 			f.close()
 		}
-	}()
+	}(f)
 	if f.system, err = patroni.Start(ctx); err != nil {
 		return nil, err
 	}

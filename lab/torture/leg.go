@@ -122,8 +122,8 @@ func (l *leg) fail(err error) {
 
 // counterpart is the system that workers call besides the database.
 type counterpart interface {
-	KillBy(kill func(slot int, when string)) // nil: kill no worker
-	Calm()                                   // stops the failures
+	KillBy(kill func(slot int)) // nil: kill no worker
+	Calm()                      // stops the failures
 	Close()
 }
 
@@ -188,9 +188,9 @@ func (l *leg) torture(ctx context.Context, workers *workerset.Set, beside counte
 		l.faults = append(l.faults, e)
 	}
 	if beside != nil {
-		beside.KillBy(func(slot int, when string) {
+		beside.KillBy(func(slot int) {
 			_ = workers.Signal(slot, syscall.SIGKILL)
-			log(fault.Event{Kind: fault.BesideKill, At: history.Now(), Worker: slot, Detail: when})
+			log(fault.Event{Kind: fault.BesideKill, At: history.Now(), Worker: slot})
 		})
 		defer beside.KillBy(nil)
 	}

@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/idem-go/idem/lab/optional"
+	"github.com/idem-go/idem/lab/torture/config"
+	"github.com/idem-go/idem/lab/torture/workerset"
 	"github.com/idem-go/idem/lab/torture/workload"
 )
 
@@ -19,6 +23,24 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// On a busy machine a worker is asked to end before it has installed its handler.
+func TestWorker_MayBeAskedToEndAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, after := range []time.Duration{0, 300 * time.Millisecond} {
+		w, err := workerset.Launch(config.Config{
+			File: filepath.Join(t.TempDir(), "history"), DSN: "postgres://nobody@127.0.0.1:1/none", Goroutines: 1, Keys: 1,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(after)
+		_ = w.Signal(syscall.SIGTERM)
+		if _, err := w.Wait(); err != nil {
+			t.Errorf("after %v: %v", after, err)
+		}
+	}
 }
 
 // This is a short torture with everything that a single cluster survives.

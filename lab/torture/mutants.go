@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/torture/fault"
 	"github.com/idem-go/idem/lab/torture/mutant"
@@ -91,7 +93,7 @@ func (t *trials) ofMutants(ctx context.Context, chosen []mutant.Mutant) []func()
 				return err
 			}
 			defer os.Remove(program)
-			verdict, err := m.Try(ctx, program)
+			verdict, err := m.Try(ctx, program, mutant.Seeds)
 			if err != nil {
 				return fmt.Errorf("%s: %w", m.Name, err)
 			}
@@ -119,12 +121,12 @@ func (t *trials) ofLibrary(ctx context.Context, chosen []mutant.Mutant) ([]func(
 			continue
 		}
 		tasks = append(tasks, func() error {
-			verdict, err := m.Once(ctx, program, mutant.Seeds[0])
+			verdict, err := m.Try(ctx, program, mutant.Seeds[:1])
 			if err != nil {
 				return fmt.Errorf("the library as it is, %v: %w", m.Faults, err)
 			}
 			how := "passed"
-			if verdict.Caught {
+			if len(verdict.Rules) > 0 {
 				how, err = "FAILED", fmt.Errorf("the library as it is breaks %q\n%s", verdict.Rules, verdict.Report)
 			}
 			t.tell("(none)", how, fmt.Sprintf("the library as it is, with the faults %v", m.Faults), verdict)
@@ -159,19 +161,11 @@ func possible(faults []fault.Name) error {
 // inParallel runs all tasks, with the given number of jobs at a time, and joins their errors.
 func inParallel(jobs int, tasks []func() error) error {
 	errs := make([]error, len(tasks))
-	next := make(chan int)
-	var working sync.WaitGroup
-	for range jobs {
-		working.Go(func() {
-			for i := range next {
-				errs[i] = tasks[i]()
-			}
-		})
+	var group errgroup.Group
+	group.SetLimit(jobs)
+	for i, task := range tasks {
+		group.Go(func() error { errs[i] = task(); return nil })
 	}
-	for i := range tasks {
-		next <- i
-	}
-	close(next)
-	working.Wait()
+	_ = group.Wait()
 	return errors.Join(errs...)
 }

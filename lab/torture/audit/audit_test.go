@@ -143,12 +143,33 @@ func (r *told) audited(t *testing.T) (found []rule.Rule) {
 	return found
 }
 
-func TestFiles_AcceptsARunThatKeepsEveryPromise(t *testing.T) {
-	t.Parallel()
-	for end, state := range map[journal.End]string{journal.OK: "completed", journal.Reject: "failed"} {
-		if found := kept(t, end, state).audited(t); len(found) > 0 {
-			t.Errorf("%s: %q", state, found)
+// broken is a run in which one promise was broken.
+type broken struct {
+	name  string
+	want  rule.Rule
+	state string // of the operation
+	spoil func(*told)
+}
+
+// wantFound fails the test unless the audit finds each broken promise, and none before that.
+func wantFound(t *testing.T, tests []broken, kept func(state string) *told) {
+	t.Helper()
+	for _, test := range tests {
+		if found := kept(test.state).audited(t); len(found) > 0 {
+			t.Fatalf("where every promise was kept: %q", found)
 		}
+		r := kept(test.state)
+		test.spoil(r)
+		if found := r.audited(t); !slices.Contains(found, test.want) {
+			t.Errorf("%s: found %q, want %q", test.name, found, test.want)
+		}
+	}
+}
+
+// completedOrFailed returns a run of an operation without anything special.
+func completedOrFailed(t *testing.T) func(state string) *told {
+	return func(state string) *told {
+		return kept(t, map[string]journal.End{"completed": journal.OK, "failed": journal.Reject}[state], state)
 	}
 }
 
@@ -159,12 +180,7 @@ func TestFiles_FindsEachBrokenPromise(t *testing.T) {
 			r.moves = append(r.moves, r.moved("parked", reason, 0))
 		}
 	}
-	for _, test := range []struct {
-		name  string
-		want  rule.Rule
-		state string
-		spoil func(*told)
-	}{
+	wantFound(t, []broken{
 		{"the bank has booked twice", rule.CallOnce, "completed", func(r *told) { r.entries = append(r.entries, r.entries[0]) }},
 		{"the bank has not booked", rule.CallMade, "completed", func(r *told) { r.entries = r.entries[1:] }},
 		{"there is no operation", rule.Durable, "completed", func(r *told) { r.operation = nil }},
@@ -216,24 +232,217 @@ func TestFiles_FindsEachBrokenPromise(t *testing.T) {
 			r.signals = append(r.signals, &journal.Signal{Operation: "id", Name: "wait-2", Value: `"b"`})
 		}},
 		{"two who work on it", rule.OneWorker, "completed", func(r *told) { r.runs(10500*time.Millisecond, 12*time.Second, 1) }},
-	} {
-		end := map[string]journal.End{"completed": journal.OK, "failed": journal.Reject}[test.state]
-		r := kept(t, end, test.state)
-		test.spoil(r)
-		if found := r.audited(t); !slices.Contains(found, test.want) {
-			t.Errorf("%s: found %q, want %q", test.name, found, test.want)
+	}, completedOrFailed(t))
+}
+
+// ofParent returns the key of an operation whose first round has a child.
+func ofParent(t *testing.T) string {
+	t.Helper()
+	return keyOf(t, func(p journal.Plan) bool {
+		first := p.Rounds[0].Part
+		if first.At == journal.Nowhere || first.Then != journal.GoesOn || first.Undo != journal.NoUndo || first.Since > 0 || len(p.Rounds) != 2 {
+			return false
 		}
+		p.Rounds[0].Part = journal.Part{}
+		return plain(journal.OK)(p)
+	})
+}
+
+// keptByParent returns a run of an operation with a child that is undone. The function continues
+// after that.
+func keptByParent(key string) *told {
+	r := keptOf(key, "completed")
+	r.steps = append(r.steps, &journal.Step{Operation: "id", Kind: "child", Name: "part-1", Outcome: "failed", Value: `{"state":"undone"}`})
+	r.children = []*journal.Operation{{ID: "child", Key: "random", Plan: journal.PartKey(key, 1), Parent: "id", State: "undone"}}
+	r.events = append(r.events, journal.Event{Kind: journal.KindSaw, Operation: "id", Name: "part-1", Value: journal.ChildSaid("undone", false, nil)})
+	return r
+}
+
+func TestFiles_FindsEachBrokenPromiseOfAChild(t *testing.T) {
+	t.Parallel()
+	key := ofParent(t)
+	childStep := func(r *told) *journal.Step { return r.steps[len(r.steps)-1] }
+	wantFound(t, []broken{
+		{"there is no child", rule.Child, "", func(r *told) { r.children = nil }},
+		{"there are two", rule.Child, "", func(r *told) {
+			second := *r.children[0]
+			second.ID = "second"
+			r.children = append(r.children, &second)
+		}},
+		{"a child that no step has begun", rule.Child, "", func(r *told) { r.steps = r.steps[:len(r.steps)-1] }},
+		{"a child of nothing that is to be done", rule.Child, "", func(r *told) { r.children[0].Plan = "another" }},
+		{"a parent that is not there", rule.Durable, "", func(r *told) { r.children[0].Parent = "nowhere" }},
+		{"another end is on record", rule.ChildTold, "", func(r *told) { childStep(r).Value = `{"state":"undone","canceled":true}` }},
+		{"another outcome is on record", rule.ChildTold, "", func(r *told) { childStep(r).Outcome = "done" }},
+		{"the function sees another end", rule.ChildTold, "", func(r *told) { r.events[len(r.events)-1].Value = journal.ChildSaid("completed", false, nil) }},
+		{"it has ended before its child", rule.ChildTold, "", func(r *told) { childStep(r).Outcome = "waiting" }},
+		{"an undo of a child that has not completed", rule.UndoneOnce, "", func(r *told) {
+			r.effects = append(r.effects, &journal.Effect{Operation: "id", Step: journal.UndoOf("part-1", 0), Nonce: "nonce"})
+		}},
+		{"a step is put in front of it", rule.InDoubt, "", func(r *told) {
+			r.moves = append(r.moves, &journal.Move{Operation: "child", State: "running", At: time.Second})
+			r.steps[0].Recorded = 2 * time.Second
+		}},
+		{"it is not canceled", rule.ChildCut, "", func(r *told) {
+			waits := map[string]string{"part-1": "waiting"}
+			r.moves = append(r.moves, &journal.Move{Operation: "id", State: "running", Canceled: true, At: time.Second},
+				&journal.Move{Operation: "id", State: "running", Canceled: true, At: 2 * time.Second, Owner: 1},
+				&journal.Move{Operation: "id", State: "running", Canceled: true, At: 3 * time.Second, Endless: true, Known: waits},
+				&journal.Move{Operation: "child", State: "undone", At: 4 * time.Second})
+		}},
+	}, func(string) *told { return keptByParent(key) })
+}
+
+// row returns a move by a process. It has an owner unless the process is negative.
+func row(by int, epoch int, state string) *journal.Move {
+	m := &journal.Move{Operation: "id", State: state, Epoch: epoch, By: uint32(by), Attempts: min(epoch-1, 1), At: time.Minute}
+	if m.Owner = by; by < 0 {
+		m.Owner, m.By = 0, uint32(-by)
+	}
+	return m
+}
+
+func canceled(m *journal.Move) *journal.Move {
+	m.Canceled = true
+	return m
+}
+
+func TestModel_JudgesTheMovesOfAnOperation(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		state string
+		moves []*journal.Move
+		want  bool
+	}{
+		"released and taken over": {"completed", []*journal.Move{
+			row(1, 1, "running"), row(-1, 1, "running"), row(2, 2, "running"), row(-2, 2, "completed")}, true},
+		"taken over from a process that is gone, which has a new number": {"completed", []*journal.Move{
+			row(1, 1, "running"), row(2, 2, "running"), row(1, 3, "running"),
+			{Operation: "id", State: "running", Epoch: 3, By: 1, Owner: 7}, row(-1, 3, "completed")}, true},
+		"canceled and undone": {"undone", []*journal.Move{
+			row(1, 1, "running"), canceled(row(1, 1, "running")), canceled(row(2, 2, "running")), canceled(row(-2, 2, "undone"))}, true},
+		"parked, resolved and completed": {"completed", []*journal.Move{
+			row(-1, 1, "running"), row(2, 2, "running"), row(-2, 2, "parked"), row(-9, 3, "running"), row(1, 4, "running"), row(-1, 4, "completed")}, true},
+		"no-fence: a commit of the process that lost the operation": {"completed", []*journal.Move{
+			row(1, 1, "running"), row(2, 2, "running"), row(-1, 2, "completed")}, false},
+		"no-fence: the owner is again the process that lost it": {"completed", []*journal.Move{
+			row(1, 1, "running"), row(2, 2, "running"), row(1, 2, "running"), row(-2, 2, "completed")}, false},
+		"same-epoch: taken over in the same epoch": {"completed", []*journal.Move{
+			row(1, 1, "running"), row(2, 1, "running"), row(-2, 1, "completed")}, false},
+		"call-after-cancel: canceled and completed": {"completed", []*journal.Move{
+			row(1, 1, "running"), canceled(row(1, 1, "running")), canceled(row(-1, 1, "completed"))}, false},
+		"completed twice": {"completed", []*journal.Move{
+			row(-1, 1, "running"), row(1, 2, "running"), row(-1, 2, "completed"), row(2, 3, "running")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := kept(t, journal.OK, test.state)
+			r.moves = test.moves
+			if found := r.audited(t); slices.Contains(found, rule.Epoch) == test.want {
+				t.Errorf("found %q", found)
+			}
+		})
 	}
 }
 
-func TestFiles_AcceptsTrueReasons(t *testing.T) {
+// owned adds a claim by the worker of slot 0 before everything else, and a release after it.
+func (r *told) owned(given *journal.Move) {
+	taken := *given
+	taken.Owner, taken.State, taken.At, taken.Attempts = 1, "running", time.Nanosecond, 1
+	r.moves = append(r.moves, &taken, given)
+}
+
+// idle adds a claim by the process of slot 0, which does not run the operation and has its last line
+// at the given time. The process of slot busy begins other work later.
+func (r *told) idle(last time.Duration, busy int) {
+	taken := r.moved("running", "", 1)
+	taken.At, taken.Attempts = 2*time.Minute, 1
+	r.moves, r.stop = append(r.moves, taken), 9*time.Minute
+	r.events = append(r.events, journal.Event{Kind: journal.KindExit, Op: history.NewOp(0, 0, 900), At: last},
+		journal.Event{Kind: journal.KindBegin, Op: history.NewOp(busy, 0, 902), Operation: "another", At: r.stop})
+}
+
+func TestFiles_FindsEachBrokenPromiseOfADay(t *testing.T) {
+	t.Parallel()
+	ask := func(r *told, step, place, key string, at time.Duration) {
+		r.entries = append(r.entries, journal.Entry{Operation: "id", Step: step, Place: place, Key: key, At: at})
+	}
+	heard := func(r *told, at time.Duration) {
+		r.events = append(r.events, journal.Event{Kind: journal.KindHeard, Op: history.NewOp(0, 0, 500), At: at, Operation: "id", Name: "charge-2", Value: "receipt"})
+	}
+	wantFound(t, []broken{
+		{"a call that was begun is not on record", rule.InDoubt, "completed", func(r *told) { ask(r, "charge-7", "place 7", "a", time.Second) }},
+		{"a step is put in front of a call that was begun", rule.InDoubt, "completed", func(r *told) { r.steps[0].Recorded = 10 * time.Second }},
+		{"a charge under two keys", rule.OneKey, "completed", func(r *told) { ask(r, "charge-1", journal.Place(1), "another", 10*time.Second) }},
+		{"the answer does not know of a charge", rule.Stands, "completed", func(r *told) { delete(r.record.Answer.Paid, journal.Place(1)) }},
+		{"an answer of the bank is forgotten", rule.Kept, "completed", func(r *told) {
+			heard(r, 30*time.Second)
+			m := r.moved("running", "", 0)
+			delete(m.Known, "charge-2")
+			r.owned(m)
+		}},
+		{"an error that says something else", rule.SameError, "completed", func(r *told) {
+			r.events = append(r.events, journal.Event{Kind: journal.KindSaw, Operation: "id", Name: "card-1", Value: "declined: false"})
+		}},
+		{"another value", rule.SameValue, "completed", func(r *told) {
+			r.events = append(r.events, journal.Event{Kind: journal.KindSaw, Operation: "id", Name: "count-1", Value: "as it was: false"})
+		}},
+		{"an attempt that was not made is final", rule.Unsent, "failed", func(r *told) {
+			r.steps[1].Outcome = "failed"
+			r.events = append(r.events, journal.Event{Kind: journal.KindUnsent, Operation: "id", Name: "charge-1"})
+		}},
+		{"parked by a bound while callers left", rule.Innocent, "completed", func(r *told) {
+			m := r.moved("parked", "too_many_deaths", 0)
+			m.Deaths = 20
+			r.owned(m)
+		}},
+		{"a code that has not changed", rule.Reason, "completed", func(r *told) {
+			m := r.moved("parked", "code_changed", 0)
+			r.owned(m)
+		}},
+		{"what is canceled is begun anew", rule.Anew, "completed", func(r *told) {
+			call := history.NewOp(0, 0, 900)
+			r.events = append(r.events, journal.Event{Kind: journal.KindCall, Op: call, Key: r.operation.Key},
+				journal.Event{Kind: journal.KindWait, Op: call, At: 2 * time.Second},
+				journal.Event{Kind: journal.KindBegin, Op: history.NewOp(0, 0, 901), Operation: "id", By: call, At: 5 * time.Second})
+			former := &journal.Operation{ID: "former", Key: r.operation.Key, State: "undone", Canceled: true}
+			r.former = former
+			r.moves = append(r.moves, &journal.Move{Operation: "former", State: "running", Owner: 1, At: time.Second},
+				&journal.Move{Operation: "former", State: "running", Canceled: true, At: 3 * time.Second})
+		}},
+		{"an operation that was claimed is not run", rule.Woken, "completed", func(r *told) { r.idle(10*time.Minute, 0) }},
+		{"an operation of a process that died is not run", rule.Woken, "completed", func(r *told) { r.idle(2*time.Minute+time.Second, 1) }},
+		{"a call is told of another operation", rule.Awaited, "completed", func(r *told) {
+			r.events = append(r.events, journal.Event{Kind: journal.KindWait, Op: r.events[0].Op, At: 2 * time.Second})
+			r.former = &journal.Operation{ID: "former", Key: r.operation.Key, State: "undone", Canceled: true}
+			r.moves = append(r.moves, &journal.Move{Operation: "former", State: "running", At: time.Second},
+				&journal.Move{Operation: "former", State: "undone", Canceled: true, At: 3 * time.Second})
+		}},
+	}, completedOrFailed(t))
+}
+
+// Cancel waits for the answer of a call in progress, unless its process was harmed.
+func TestFiles_FindsACancelThatDoesNotWait(t *testing.T) {
 	t.Parallel()
 	key := keyOf(t, func(p journal.Plan) bool { return p.Rounds[0].Call == journal.Once && p.Rounds[0].Day == journal.Day{} })
-	r := &told{operation: &journal.Operation{ID: "id", Key: key, State: "undone"}, record: &journal.Record{ID: "another"}}
-	m := r.moved("parked", "call_in_doubt", 0)
-	m.Known = nil
-	r.moves = append(r.moves, m)
-	if found := r.audited(t); len(found) > 0 {
-		t.Errorf("%q", found)
+	run := history.NewOp(0, 0, 1)
+	r := &told{
+		operation: &journal.Operation{ID: "id", Key: key, State: "undone", Canceled: true},
+		record:    &journal.Record{ID: "another"},
+		events: []journal.Event{
+			{Kind: journal.KindBegin, Op: run, Operation: "id", At: time.Second},
+			{Kind: journal.KindHeard, Op: run, Operation: "id", At: 3 * time.Second, Name: "charge-1", Value: "receipt"},
+			{Kind: journal.KindEnd, Op: run, Operation: "id", At: 4 * time.Second},
+			{Kind: journal.KindBegin, Op: history.NewOp(0, 0, 2), Operation: "another", At: 6 * time.Second}, // the process lives
+		},
+		moves: []*journal.Move{
+			{Operation: "id", State: "running", Epoch: 1, Owner: 1, At: time.Second, Step: "charge-1"},
+			{Operation: "id", State: "running", Epoch: 2, Canceled: true, By: 9, At: 2 * time.Second, Step: "charge-1"},
+			{Operation: "id", State: "parked", Epoch: 3, Canceled: true, By: 9, At: 5 * time.Second, Step: "charge-1",
+				Reason: "call_in_doubt", ReasonStep: "charge-1"},
+		},
+	}
+	if found := r.audited(t); !slices.Contains(found, rule.Waits) {
+		t.Errorf("found %q", found)
 	}
 }

@@ -5,11 +5,16 @@ package audit
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/lab/torture/fault"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/lab/torture/ledger"
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
@@ -41,6 +46,7 @@ type operation struct {
 	id      string
 	row     *journal.Operation // nil if the database has no row
 	plan    journal.Plan
+	known   [journal.Releases]map[string]int // by release: its steps, with the number of their undos
 	steps   []*journal.Step
 	signals []*journal.Signal
 	effects map[string][]*journal.Effect // in Postgres, by step
@@ -127,6 +133,9 @@ func (b *book) readState(state *journal.State) {
 	for _, row := range state.Operations {
 		o := b.of(row.ID)
 		o.row, o.plan = row, journal.PlanOf(b.options.Seed, cmp.Or(row.Plan, row.Key))
+		for release := range o.known {
+			o.known[release] = o.plan.Steps(release)
+		}
 		if row.Parent != "" {
 			b.of(row.Parent).children = append(b.of(row.Parent).children, o)
 		}
@@ -207,3 +216,41 @@ func (o *operation) ended(e journal.Event) {
 		}
 	}
 }
+
+// Take returns the state of the database, from one snapshot.
+func Take(ctx context.Context, conn *pgx.Conn) (*journal.State, error) {
+	s := &journal.State{}
+	err := ledger.Snapshot(ctx, conn,
+		ledger.Into(&s.Operations, operations),
+		ledger.Into(&s.Steps, steps, ledger.Offset()),
+		ledger.Into(&s.Signals, `SELECT operation_id::text, name, convert_from(value, 'UTF8') FROM idem.signals`),
+		ledger.Into(&s.Effects, `SELECT operation_id::text, step, nonce, at, given FROM torture.steps`),
+		ledger.Into(&s.Moves, moves, ledger.Offset()),
+		ledger.Into(&s.Records, `SELECT execution_id::text, key, state, body FROM idem.records`),
+	)
+	for _, r := range s.Records {
+		if err := json.Unmarshal(r.Body, &r.Answer); err != nil {
+			r.Answer = nil
+		}
+	}
+	return s, err
+}
+
+const operations = `SELECT id::text, key, coalesce(convert_from(input, 'UTF8')::jsonb->>'Key', key), coalesce(parent::text, ''), state, step,
+	coalesce(reason, ''), coalesce(reason_step, ''), coalesce(reason_text, ''), coalesce(error_step || ': ' || convert_from(error_text, 'UTF8'), ''),
+	undoing, canceled, coalesce(without_code, false) FROM idem.operations`
+
+var steps = `SELECT operation_id::text, kind, CASE kind WHEN 'undo' THEN 'undo ' ELSE '' END || name, outcome, coalesce(undos, 0),
+	coalesce(convert_from(value, 'UTF8'), ''), coalesce((extract(epoch FROM due_at) * 1000000)::int8, 0), ` + ledger.Clock("recorded_at") + `
+	FROM idem.steps ORDER BY operation_id, seq`
+
+// A trigger writes the moves while the row of the operation is locked, so place has the order of the
+// commits.
+var moves = `SELECT operation_id::text, (row->>'epoch')::int, (row->>'attempts')::int, coalesce((row->>'owner')::int, 0), row->>'state',
+	coalesce(row->>'reason', ''), coalesce(row->>'reason_step', ''), row->>'kind', row->>'step', (row->>'canceled')::bool,
+	coalesce((row->>'without_calling')::bool, false), coalesce((row->>'without_code')::bool, false),
+	(row->>'wake_at')::timestamptz > moved_at + interval '1 year', coalesce((row->>'deaths')::int, 0),
+	CASE WHEN (row->>'deaths')::int >= 3 THEN greatest(0, extract(epoch FROM (row->>'wake_at')::timestamptz - moved_at) * 1000000000)::int8 ELSE 0 END, ` +
+	ledger.Clock("(row->>'since')::timestamptz") + ", " + ledger.Clock("moved_at") + `,
+	coalesce(nullif(regexp_replace(by, '^torture (direct|pooled) ', ''), by), '4294967295')::int8, starts_with(by, 'torture pooled '), known
+	FROM torture.moves ORDER BY place`

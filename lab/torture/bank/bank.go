@@ -69,9 +69,9 @@ func Open(seed uint64) (*Bank, error) {
 		return nil, err
 	}
 	b := &Bank{Server: server, known: map[string]string{}, steps: map[string]string{}, asked: map[string]int{}, closed: map[string]time.Duration{}}
-	unreliable.Handle(server, "book", b.receive, b.enter)
-	unreliable.Handle(server, "ask", nil, b.standing)
-	unreliable.Handle(server, "look-up", nil, b.lookUp)
+	book.Handle(server, b.receive, b.enter)
+	Ask.Handle(server, nil, b.standing)
+	LookUp.Handle(server, nil, b.lookUp)
 	return b, nil
 }
 
@@ -150,25 +150,19 @@ func (b *Bank) note(q *Request, receipt string, booked bool) {
 // ErrDeclined reports that the bank declined the request for good.
 var ErrDeclined = errors.New("the bank declines")
 
-// Client calls the bank.
-type Client struct{ *unreliable.Client }
+// Requests to the bank.
+const (
+	book   unreliable.Request[Request, Reply] = "book"
+	Ask    unreliable.Request[Request, Reply] = "ask"     // returns the outcome of a key
+	LookUp unreliable.Request[Request, Reply] = "look-up" // returns what the books have about a step of an operation
+)
 
 // Book books a charge or a refund and returns its receipt. The error is ErrDeclined if the bank
 // declined.
-func (c Client) Book(ctx context.Context, q Request) (receipt string, err error) {
-	reply, err := unreliable.Post[Reply](ctx, c.Client, "book", q)
+func Book(ctx context.Context, c *unreliable.Client, q Request) (receipt string, err error) {
+	reply, err := book.Send(ctx, c, q)
 	if errors.Is(err, unreliable.StatusError(http.StatusPaymentRequired)) {
 		err = ErrDeclined
 	}
 	return reply.Receipt, err
-}
-
-// Ask returns the outcome of a key.
-func (c Client) Ask(ctx context.Context, q Request) (Reply, error) {
-	return unreliable.Post[Reply](ctx, c.Client, "ask", q)
-}
-
-// LookUp returns what the books have about a step of an operation.
-func (c Client) LookUp(ctx context.Context, q Request) (Reply, error) {
-	return unreliable.Post[Reply](ctx, c.Client, "look-up", q)
 }

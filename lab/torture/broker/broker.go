@@ -9,7 +9,6 @@
 package broker
 
 import (
-	"context"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -53,16 +52,16 @@ func Open(seed uint64) (*Broker, error) {
 	for _, c := range letter.Consumers() {
 		b.queues[c.Name] = &queue{consumer: c, topic: b.topicOf(c.Topic), lines: map[string]*line{}, delivered: map[int]int{}}
 	}
-	handle(b, "publish", b.publish)
-	handle(b, "fetch", b.fetch)
-	handle(b, "settle", b.settle)
-	handle(b, "standing", b.standing)
+	handle(b, Publish, b.publish)
+	handle(b, Fetch, b.fetch)
+	handle(b, Settle, b.settle)
+	handle(b, Counters, b.standing)
 	return b, nil
 }
 
-// handle makes the broker execute the requests to a path by do, one at a time.
-func handle[Q, R any](b *Broker, path string, do func(*Q) R) {
-	unreliable.Handle(b.Server, path, nil, func(q *Q) (R, int) {
+// handle makes the broker execute requests by do, one at a time.
+func handle[Q, R any](b *Broker, requests unreliable.Request[Q, R], do func(*Q) R) {
+	requests.Handle(b.Server, nil, func(q *Q) (R, int) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return do(q), http.StatusOK
@@ -94,10 +93,10 @@ func (b *Broker) Calm() {
 
 // publish takes letters. After it refuses a letter, it refuses the later letters of the same key
 // too.
-func (b *Broker) publish(q *Publication) Refusals {
+func (b *Broker) publish(letters *[]Sent) Refusals {
 	refused := Refusals{}
 	behind := map[[2]string]bool{}
-	for _, l := range q.Letters {
+	for _, l := range *letters {
 		place := [2]string{l.Topic, l.Key}
 		switch {
 		case l.Key != "" && behind[place]:
@@ -183,9 +182,6 @@ func (b *Broker) standing(*struct{}) Standing {
 	return s
 }
 
-// Publication has the letters to publish, in this order.
-type Publication struct{ Letters []Sent }
-
 // Sent is a letter to publish. Altered reports that the message differs from what was added to the
 // outbox.
 type Sent struct {
@@ -223,26 +219,133 @@ type Standing struct {
 	Pending int // deliveries that are not acknowledged
 }
 
-// Client calls the broker.
-type Client struct{ *unreliable.Client }
+// Requests to the broker.
+const (
+	Publish  unreliable.Request[[]Sent, Refusals]   = "publish" // returns the letters that were refused
+	Fetch    unreliable.Request[Wish, []Delivery]   = "fetch"
+	Settle   unreliable.Request[Settlement, bool]   = "settle" // acknowledges deliveries and requests others again
+	Counters unreliable.Request[struct{}, Standing] = "counters"
+)
 
-// Publish publishes letters and returns those that the broker refused.
-func (c Client) Publish(ctx context.Context, letters []Sent) (Refusals, error) {
-	return unreliable.Post[Refusals](ctx, c.Client, "publish", Publication{letters})
+// lease is how long a delivery is reserved for the process that fetched it.
+const lease = 1500 * time.Millisecond
+
+// topic has all letters that were published to it.
+type topic struct {
+	taken []letter.Letter
 }
 
-// Fetch returns deliveries.
-func (c Client) Fetch(ctx context.Context, q Wish) ([]Delivery, error) {
-	return unreliable.Post[[]Delivery](ctx, c.Client, "fetch", q)
+// queue is the state of one consumer of a topic.
+type queue struct {
+	consumer  letter.Consumer
+	topic     *topic
+	read      int              // number of letters of the topic that are in lines
+	lines     map[string]*line // by key; a letter without a key has its own line
+	open      []*line          // lines that are not empty
+	acked     []int            // positions in the topic, the latest last
+	delivered map[int]int      // number of deliveries, by position
 }
 
-// Settle acknowledges deliveries and requests others again.
-func (c Client) Settle(ctx context.Context, q Settlement) error {
-	_, err := unreliable.Post[bool](ctx, c.Client, "settle", q)
-	return err
+// line has the letters of a key that are not acknowledged, in order.
+type line struct {
+	key    string
+	places []int     // positions in the topic
+	until  time.Time // end of the lease
+	listed bool
 }
 
-// Standing returns the counters.
-func (c Client) Standing(ctx context.Context) (Standing, error) {
-	return unreliable.Post[Standing](ctx, c.Client, "standing", struct{}{})
+// enlist adds new letters of the topic to their lines.
+func (q *queue) enlist() {
+	for ; q.read < len(q.topic.taken); q.read++ {
+		q.put(q.read, false)
+	}
+}
+
+// put adds a letter to the end of its line, or to the front if first is set.
+func (q *queue) put(place int, first bool) {
+	key := q.topic.taken[place].Key
+	if key == "" {
+		key = q.topic.taken[place].ID
+	}
+	l := q.lines[key]
+	if l == nil {
+		l = &line{key: key}
+		q.lines[key] = l
+	}
+	if first {
+		l.places = append([]int{place}, l.places...)
+	} else {
+		l.places = append(l.places, place)
+	}
+	if !l.listed {
+		l.listed = true
+		q.open = append(q.open, l)
+	}
+}
+
+// take leases lines until it has the requested number of letters. For a consumer without order it
+// sometimes ignores leases, so that several processes get the same letters at a time.
+func (q *queue) take(r *rand.Rand, most int, now time.Time) []int {
+	q.enlist()
+	twice := !q.consumer.Ordered && r.IntN(3) == 0
+	var taken []int
+	var left []*line
+	r.Shuffle(len(q.open), func(i, j int) { q.open[i], q.open[j] = q.open[j], q.open[i] })
+	for _, l := range q.open {
+		if len(l.places) == 0 {
+			l.listed = false
+			delete(q.lines, l.key)
+			continue
+		}
+		left = append(left, l)
+		if len(taken) >= most || now.Before(l.until) && !twice {
+			continue
+		}
+		l.until = now.Add(lease)
+		taken = append(taken, l.places[:min(len(l.places), most-len(taken))]...)
+	}
+	q.open = left
+	return taken
+}
+
+// settle removes acknowledged letters and sets when the other lines are delivered again.
+func (q *queue) settle(acked map[int]bool, again map[int]time.Time) {
+	for _, l := range q.open {
+		var kept []int
+		for _, place := range l.places {
+			if acked[place] {
+				q.acked = append(q.acked, place)
+				l.until = time.Time{}
+				continue
+			}
+			kept = append(kept, place)
+		}
+		l.places = kept
+	}
+	for _, l := range q.open {
+		if len(l.places) > 0 {
+			if at, ok := again[l.places[0]]; ok {
+				l.until = at
+			}
+		}
+	}
+}
+
+// rewind forgets the latest n acknowledgements.
+func (q *queue) rewind(n int) {
+	n = min(n, len(q.acked))
+	for i := range n {
+		q.put(q.acked[len(q.acked)-1-i], true)
+	}
+	q.acked = q.acked[:len(q.acked)-n]
+}
+
+// pending returns the number of letters that are not acknowledged.
+func (q *queue) pending() int {
+	q.enlist()
+	n := 0
+	for _, l := range q.open {
+		n += len(l.places)
+	}
+	return n
 }

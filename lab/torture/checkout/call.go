@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/lab/torture/bank"
 	"github.com/idem-go/idem/lab/torture/history"
@@ -14,8 +17,11 @@ import (
 )
 
 // charge makes the charge of a round: by card A if the plan has one, and by card B if card A is
-// declined or missing.
+// declined or missing. Some releases have no charge.
 func (r *running) charge(in *journal.Plan, round *journal.Round, n int) error {
+	if round.ChargeIn(r.release, n) == "" {
+		return nil
+	}
 	if cards := round.Day.Cards; cards != journal.NoRefusal {
 		paid, err := r.byCardA(round, n)
 		if paid || err != nil {
@@ -154,7 +160,7 @@ func (c *customer) book(ctx context.Context, key string) (string, error) {
 	if !c.calm && rand.IntN(40) == 0 {
 		go c.cancelSoon(c.ID())
 	}
-	receipt, err := c.bank.Book(ctx, c.request(key))
+	receipt, err := bank.Book(ctx, c.bank, c.request(key))
 	// Lose some answers: an unsent attempt must also occur after an attempt without an answer.
 	if err == nil && c.unsent && !c.calm && rand.IntN(3) == 0 {
 		receipt, err = "", errLost
@@ -190,7 +196,7 @@ func (c *customer) heard(what string) {
 
 // find asks the bank for the outcome of a key. From then on, the bank refuses older requests.
 func (c *customer) find(ctx context.Context, key string) (string, bool, error) {
-	reply, err := c.bank.Ask(ctx, c.request(key))
+	reply, err := bank.Ask.Send(ctx, c.bank, c.request(key))
 	if err != nil {
 		return "", false, fmt.Errorf("still unknown: %w", err)
 	}
@@ -199,4 +205,79 @@ func (c *customer) find(ctx context.Context, key string) (string, bool, error) {
 		c.heard(reply.Receipt)
 	}
 	return reply.Receipt, reply.Done, nil
+}
+
+// The errors with which card A is declined. There is one for each way in which programs recognize
+// errors: identity, an Is method, an interface, a type, and the fields of a *pgconn.PgError.
+
+var errNoFunds = errors.New("no funds")
+
+// codeError is an error that matches by its code only.
+type codeError struct {
+	Code int
+	Text string
+}
+
+func (e *codeError) Error() string { return fmt.Sprint(e.Text, " ", e.Code) }
+
+// Is reports whether target is a codeError with the same code.
+func (e *codeError) Is(target error) bool {
+	other, ok := target.(*codeError)
+	return ok && other.Code == e.Code
+}
+
+// decliner is an interface by which a program recognizes a declined card.
+type decliner interface {
+	error
+	Declined() bool
+}
+
+// softDecline implements decliner.
+type softDecline struct{ Again bool }
+
+func (e *softDecline) Error() string  { return fmt.Sprint("declined, may be tried again: ", e.Again) }
+func (e *softDecline) Declined() bool { return true }
+
+// opaqueDecline has no exported fields, so only its type identifies it.
+type opaqueDecline struct{ reason int }
+
+func (e *opaqueDecline) Error() string { return "declined, for a reason of its own" }
+
+// refusalOf returns an error of the given type, with which card A is declined.
+func refusalOf(r journal.Refusal) error {
+	switch r {
+	case journal.Wrapped:
+		return fmt.Errorf("card A: %w", errors.Join(errNoFunds, errors.New("and it has expired")))
+	case journal.CustomIs:
+		return &codeError{51, "declined by its issuer, with code"}
+	case journal.Interface:
+		return &softDecline{true}
+	case journal.Opaque:
+		return &opaqueDecline{7}
+	case journal.Errno:
+		return fmt.Errorf("card A: %w", syscall.ECONNREFUSED)
+	case journal.PgError:
+		return &pgconn.PgError{Severity: "ERROR", Code: "23514", Message: "no funds", ConstraintName: "funds"}
+	}
+	return errNoFunds
+}
+
+// says reports whether a program recognizes in err that card A was declined.
+func says(r journal.Refusal, err error) bool {
+	switch r {
+	case journal.CustomIs:
+		return errors.Is(err, &codeError{Code: 51})
+	case journal.Interface:
+		found, ok := errors.AsType[decliner](err)
+		return ok && found.Declined()
+	case journal.Opaque:
+		_, ok := errors.AsType[*opaqueDecline](err)
+		return ok
+	case journal.Errno:
+		return errors.Is(err, syscall.ECONNREFUSED)
+	case journal.PgError:
+		found, ok := errors.AsType[*pgconn.PgError](err)
+		return ok && found.Code == "23514" && found.ConstraintName == "funds"
+	}
+	return errors.Is(err, errNoFunds)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/config"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/lab/torture/unreliable"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -33,7 +34,7 @@ type shop struct {
 	release int  // of the code
 	pools   []*pgxpool.Pool
 	pool    *pgxpool.Pool // of the Worker
-	bank    bank.Client
+	bank    *unreliable.Client
 	history *history.Writer
 	numbers atomic.Uint32 // counts calls and runs
 
@@ -134,33 +135,24 @@ func (r *running) response(status int) idem.Response {
 
 // round executes one round of the plan.
 func (r *running) round(in *journal.Plan, round *journal.Round, n int) error {
-	for _, first := range []func() error{
+	for _, part := range []func() error{
 		func() error { return r.leave(in, round, n, journal.Front) },
 		func() error { return r.reserve(round, n, false) },
 		func() error { return r.putIn(round, n) },
 		func() error { return r.leave(in, round, n, journal.Between) },
-	} {
-		if err := first(); err != nil {
-			return err
-		}
-	}
-	if round.ChargeIn(r.release, n) != "" {
-		if err := r.charge(in, round, n); err != nil {
-			return err
-		}
-	}
-	for _, then := range []func() error{
+		func() error { return r.charge(in, round, n) },
 		func() error { return r.trouble(round, n) },
 		func() error { return r.reserve(round, n, true) },
 		func() error { return r.leave(in, round, n, journal.Behind) },
 		func() error { return r.count(round, n) },
 		r.stumble,
+		func() error { return r.pause(round, n) },
 	} {
-		if err := then(); err != nil {
+		if err := part(); err != nil {
 			return err
 		}
 	}
-	return r.pause(round, n)
+	return nil
 }
 
 // write inserts the row of a Tx or of an undo, and returns a nonce that is unique for every

@@ -1,3 +1,9 @@
+// Package cluster runs the PostgreSQL servers of a torture: a durable primary and, on request, a
+// streaming standby and a PgBouncer. It uses the programs that are installed on this machine.
+//
+// The addresses of a cluster do not change. A server that is restarted keeps its port. A cluster
+// with a standby has a door, a port that is forwarded to the current primary: after a failover no
+// connection leads to the old primary.
 package cluster
 
 import (
@@ -154,6 +160,19 @@ func (c *Cluster) Exec(ctx context.Context, sql string, args ...any) error {
 	})
 }
 
+// Await waits until a query on the primary returns true.
+func (c *Cluster) Await(ctx context.Context, sql string, args ...any) error {
+	return c.Do(ctx, func(conn *pgx.Conn) error {
+		for {
+			var is bool
+			if err := conn.QueryRow(ctx, sql, args...).Scan(&is); err != nil || is {
+				return err
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+}
+
 // Do calls use with a direct connection to the primary, and closes the connection afterwards.
 func (c *Cluster) Do(ctx context.Context, use func(*pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, withApplication(c.primary.DSN()))
@@ -178,7 +197,7 @@ func (c *Cluster) Close() error {
 		c.bouncer.close()
 	}
 	if c.door != nil {
-		errs = append(errs, c.door.close())
+		errs = append(errs, c.door.listener.Close())
 	}
 	for _, server := range append(c.fenced, c.standby, c.primary) {
 		if server != nil {
@@ -200,3 +219,93 @@ func withAddress(dsn, address string) string {
 }
 
 func withApplication(dsn string) string { return dsn + "&application_name=" + Application }
+
+// Replication selects whether there is a standby and whether a commit waits for it.
+type Replication int
+
+const (
+	NoStandby Replication = iota
+	// Asynchronous replication may lose commits that were acknowledged shortly before the primary
+	// died.
+	Asynchronous
+	// Synchronous replication acknowledges a commit after the standby has written it to disk.
+	Synchronous
+)
+
+// standbyName is the application name of the standby, for synchronous_standby_names.
+const standbyName = "standby"
+
+// AddStandby creates a standby and returns when it streams. It fails if there is one already.
+func (c *Cluster) AddStandby(ctx context.Context) error {
+	if c.standby != nil {
+		return errors.New("there is a standby already")
+	}
+	opts, err := c.nextServer()
+	if err != nil {
+		return err
+	}
+	if c.standby, err = c.primary.Standby(ctx, standbyName, opts); err != nil {
+		return fmt.Errorf("standby: %w", err)
+	}
+	if err := c.SetSynchronous(ctx, c.synchronous()); err != nil {
+		return err
+	}
+	return c.awaitStreaming(ctx)
+}
+
+// synchronous returns the regular value of synchronous_standby_names.
+func (c *Cluster) synchronous() string {
+	if c.opts.Standby == Synchronous && c.standby != nil {
+		return standbyName
+	}
+	return ""
+}
+
+// SetSynchronous sets synchronous_standby_names on the primary. With a name that no standby has,
+// every COMMIT waits.
+func (c *Cluster) SetSynchronous(ctx context.Context, names string) error {
+	return c.Do(ctx, func(conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, "alter system set synchronous_standby_names = '"+names+"'"); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, "select pg_reload_conf()")
+		return err
+	})
+}
+
+// ResetSynchronous sets synchronous_standby_names to its regular value.
+func (c *Cluster) ResetSynchronous(ctx context.Context) error {
+	return c.SetSynchronous(ctx, c.synchronous())
+}
+
+func (c *Cluster) awaitStreaming(ctx context.Context) error {
+	want := "async"
+	if c.opts.Standby == Synchronous {
+		want = "sync"
+	}
+	return c.Await(ctx, `select exists (select from pg_stat_replication
+		where application_name = $1 and state = 'streaming' and sync_state = $2)`, standbyName, want)
+}
+
+// Isolate disconnects all clients and refuses new ones until Failover.
+func (c *Cluster) Isolate() { c.door.lead("") }
+
+// Failover promotes the standby and routes clients to it. The old primary must be dead. It is
+// fenced: it is never started again and gets no connections. The cluster then has no standby until
+// AddStandby.
+func (c *Cluster) Failover(ctx context.Context) error {
+	switch {
+	case c.standby == nil:
+		return errors.New("there is no standby to promote")
+	case c.primary.Running():
+		return errors.New("the primary is alive")
+	}
+	c.door.lead("")
+	if err := c.standby.Promote(ctx); err != nil {
+		return err
+	}
+	c.fenced = append(c.fenced, c.primary)
+	c.primary, c.standby = c.standby, nil
+	c.door.lead(serverAddress(c.primary))
+	return nil
+}

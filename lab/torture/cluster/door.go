@@ -4,27 +4,25 @@ import (
 	"io"
 	"net"
 	"sync"
+
+	"github.com/idem-go/idem/internal/pgwire"
 )
 
 // door is a TCP proxy that forwards its port to one server at a time, like the address of a service
 // that fails over.
 type door struct {
-	listener *net.TCPListener
-	serving  sync.WaitGroup
+	listener *pgwire.Listener
 
 	mu     sync.Mutex
 	target string // "": refuse connections
-	inside map[net.Conn]struct{}
+	inside map[net.Conn]bool
 }
 
 func openDoor(target string) (*door, error) {
-	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		return nil, err
-	}
-	d := &door{listener: listener, target: target, inside: make(map[net.Conn]struct{})}
-	d.serving.Go(d.accept)
-	return d, nil
+	d := &door{target: target, inside: map[net.Conn]bool{}}
+	var err error
+	d.listener, err = pgwire.Listen(d.serve)
+	return d, err
 }
 
 func (d *door) address() string { return d.listener.Addr().String() }
@@ -37,54 +35,34 @@ func (d *door) lead(target string) {
 	for conn := range d.inside {
 		conn.Close()
 	}
-	clear(d.inside)
 }
 
-func (d *door) close() error {
-	err := d.listener.Close()
-	d.lead("")
-	d.serving.Wait()
-	return err
-}
-
-func (d *door) accept() {
-	for {
-		client, err := d.listener.AcceptTCP()
-		if err != nil {
-			return
-		}
-		d.serving.Go(func() { d.serve(client) })
-	}
-}
-
-func (d *door) serve(client *net.TCPConn) {
-	defer client.Close()
+func (d *door) serve(l *pgwire.Listener, client net.Conn) {
 	d.mu.Lock()
 	target := d.target
 	d.mu.Unlock()
-	if target == "" {
-		client.SetLinger(0)
-		return
-	}
 	server, err := net.Dial("tcp", target)
 	if err != nil {
-		client.SetLinger(0)
+		pgwire.Reset(client)
 		return
 	}
-	defer server.Close()
+	if !l.Keep(server) {
+		return
+	}
+	defer l.Release(server)
+	defer d.leave(client, server)
 	if d.enter(target, client, server) {
-		defer d.leave(client, server)
-		carry(client, server.(*net.TCPConn))
+		carry(client, server)
 	}
 }
 
 // carry copies both directions. It forwards the end of each stream separately, because a client
 // that has closed its side may still wait for the answer.
-func carry(client, server *net.TCPConn) {
+func carry(client, server net.Conn) {
 	var both sync.WaitGroup
-	pass := func(to, from *net.TCPConn) {
+	pass := func(to, from net.Conn) {
 		io.Copy(to, from)
-		to.CloseWrite()
+		pgwire.CloseWrite(to)
 	}
 	both.Go(func() { pass(server, client) })
 	both.Go(func() { pass(client, server) })
@@ -96,13 +74,10 @@ func carry(client, server *net.TCPConn) {
 func (d *door) enter(target string, conns ...net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.target != target {
-		return false
-	}
 	for _, conn := range conns {
-		d.inside[conn] = struct{}{}
+		d.inside[conn] = true
 	}
-	return true
+	return d.target == target
 }
 
 func (d *door) leave(conns ...net.Conn) {

@@ -65,7 +65,6 @@ func jump(ctx context.Context, i *injection) error {
 		offset = i.between(-10*time.Second, 10*time.Second).Round(time.Second)
 	}
 	i.note(func(e *Event) { e.MovesClock = true })
-	i.detail("by %v", offset)
 	if err := i.clock.set(offset); err != nil {
 		return err
 	}

@@ -7,16 +7,14 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-func connectionKinds() []Kind {
-	return []Kind{
-		{Name: Cut, Group: Connection, weight: 6, inject: cut},
-		{Name: CutAll, Group: Connection, weight: 2, inject: cutAll},
-		{Name: CutAtByte, Group: Connection, weight: 6, inject: cutAtByte},
-		{Name: Delay, Group: Connection, weight: 3, inject: delay},
-		{Name: BlackHole, Group: Connection, weight: 3, inject: blackHole},
-		{Name: Freeze, Group: Connection, weight: 4, inject: freeze},
-		{Name: Refuse, Group: Connection, weight: 3, inject: refuse},
-	}
+var connectionKinds = []Kind{
+	{Name: Cut, Group: Connection, weight: 6, inject: cut},
+	{Name: CutAll, Group: Connection, weight: 2, inject: cutAll},
+	{Name: CutAtByte, Group: Connection, weight: 6, inject: cutAtByte},
+	{Name: Delay, Group: Connection, weight: 3, inject: delay},
+	{Name: BlackHole, Group: Connection, weight: 3, inject: blackHole},
+	{Name: Freeze, Group: Connection, weight: 4, inject: freeze},
+	{Name: Refuse, Group: Connection, weight: 3, inject: refuse},
 }
 
 // longest is the longest duration of a fault of a connection.
@@ -37,9 +35,7 @@ func cut(_ context.Context, i *injection) error {
 	if err != nil {
 		return err
 	}
-	how := choose(i.rng, breakages...)
-	conn.Cut(how)
-	i.detail("%v", how)
+	conn.Cut(choose(i.rng, breakages...))
 	return nil
 }
 
@@ -62,16 +58,13 @@ func cutAtByte(ctx context.Context, i *injection) error {
 	dir := choose(i.rng, pgproxy.ToServer, pgproxy.ToClient)
 	at := conn.Bytes(dir) + 1 + i.rng.Int64N(2000)
 	_, err = i.spring(ctx, i.event.Worker, pgproxy.AtByte(conn, dir, at), choose(i.rng, breakages...))
-	i.detail("%v, byte %d", dir, at)
 	return err
 }
 
 func delay(ctx context.Context, i *injection) error {
 	proxy := i.Workers.Proxy(i.worker())
-	latency := i.between(100*time.Microsecond, 20*time.Millisecond)
-	proxy.SetLatency(latency)
+	proxy.SetLatency(i.between(100*time.Microsecond, 20*time.Millisecond))
 	defer proxy.SetLatency(0)
-	i.detail("%v each way", latency.Round(100*time.Microsecond))
 	sleep(ctx, i.between(100*time.Millisecond, longest))
 	return nil
 }
@@ -99,7 +92,6 @@ func freeze(ctx context.Context, i *injection) error {
 	dirs := choose(i.rng, []pgproxy.Direction{pgproxy.ToServer}, []pgproxy.Direction{pgproxy.ToClient}, nil)
 	conn.Freeze(dirs...)
 	defer conn.Resume(dirs...)
-	i.detail("%v", dirs)
 	sleep(ctx, i.between(20*time.Millisecond, longest))
 	return nil
 }
@@ -107,10 +99,8 @@ func freeze(ctx context.Context, i *injection) error {
 // refuse rejects the new connections of a worker for a while, or accepts them and lets them wait.
 func refuse(ctx context.Context, i *injection) error {
 	proxy := i.Workers.Proxy(i.worker())
-	how := choose(i.rng, pgproxy.Reset, pgproxy.Hangup, pgproxy.BlackHole, pgproxy.Freeze)
-	proxy.Refuse(how)
+	proxy.Refuse(choose(i.rng, pgproxy.Reset, pgproxy.Hangup, pgproxy.BlackHole, pgproxy.Freeze))
 	defer proxy.Admit()
-	i.detail("%v", how)
 	sleep(ctx, i.between(50*time.Millisecond, longest))
 	return nil
 }

@@ -2,17 +2,23 @@ package fault
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/pgserver/child"
+	"github.com/idem-go/idem/lab/torture/cluster"
 )
 
 // disk is a small ext4 file system on a loop device. It can be filled, and it can lose everything
@@ -39,16 +45,10 @@ func newDisk(mebibytes int64) (_ *disk, err error) {
 			err = errors.Join(err, d.close())
 		}
 	}()
-	if err := os.Chmod(dir, 0o711); err != nil { // the server may run as another user
-		return nil, err
-	}
-	if err := os.Mkdir(d.root(), 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(d.image(), nil, 0o600); err != nil {
-		return nil, err
-	}
-	if err := os.Truncate(d.image(), mebibytes<<20); err != nil {
+	// The server may run as another user.
+	err = errors.Join(os.Chmod(dir, 0o711), os.Mkdir(d.root(), 0o755),
+		os.WriteFile(d.image(), nil, 0o600), os.Truncate(d.image(), mebibytes<<20))
+	if err != nil {
 		return nil, err
 	}
 	// No blocks are reserved for root (-m 0), so that the disk is full for every user at the same
@@ -162,4 +162,152 @@ func program(name string, args ...string) error {
 		return fmt.Errorf("%s: %w %s", name, err, bytes.TrimSpace(out))
 	}
 	return nil
+}
+
+// fullDisk fills the disk, waits, and frees it. The server first answers with errors. When it
+// cannot create the next segment of the log, it crashes, and it cannot recover until there is
+// space.
+func fullDisk(ctx context.Context, i *injection) error {
+	err := i.disk.fill()
+	i.strike()
+	if err == nil {
+		_ = hurry(ctx, i.Cluster) // the server may crash
+		sleep(ctx, i.between(100*time.Millisecond, 2*time.Second))
+	}
+	return errors.Join(err, i.disk.free(), i.revive(ctx))
+}
+
+// hurry switches through the existing segments of the log, so that the server needs a new one at
+// once and not minutes later. It returns an error if the server crashes.
+func hurry(ctx context.Context, c *cluster.Cluster) error {
+	ctx, cancel := context.WithTimeout(ctx, pointLimit)
+	defer cancel()
+	return c.Do(ctx, func(conn *pgx.Conn) error {
+		for range 8 {
+			if _, err := conn.Exec(ctx, "select pg_logical_emit_message(false, 'torture', ''), pg_switch_wal()"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ErrNotRecovered reports that the server does not start after a power loss, because its data is
+// corrupt. A server with fsync=off fails in this way.
+var ErrNotRecovered = errors.New("the server has not recovered from the loss of power")
+
+// losePower discards what was not synced, kills the server, remounts the disk, and starts the
+// server. The file system replays its journal at the mount, and the server recovers from its log.
+func losePower(ctx context.Context, i *injection) error {
+	if err := i.disk.powerOff(); err != nil {
+		return err
+	}
+	i.strike()
+	i.Cluster.Primary().Kill()
+	if err := errors.Join(i.disk.unmount(), i.disk.mount()); err != nil {
+		return err
+	}
+	if err := i.revive(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotRecovered, err)
+	}
+	return nil
+}
+
+// failSync makes the next fdatasync of each process of the server fail with EIO, until one has
+// failed. Later calls succeed, because the server must be able to recover.
+func failSync(ctx context.Context, i *injection) error {
+	dir, err := os.MkdirTemp("", "idem-strace-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	err = i.Cluster.Do(ctx, func(conn *pgx.Conn) error {
+		log := filepath.Join(dir, "log")
+		tracer, err := trace(i.Cluster.Primary(), log)
+		if err != nil {
+			return err
+		}
+		err = awaitInjected(ctx, tracer, log, i.Cluster)
+		i.strike()
+		_ = tracer.Signal(syscall.SIGTERM) // strace detaches from the processes
+		<-tracer.Done()
+		for err == nil && conn.Ping(ctx) == nil { // until the server has ended all sessions
+			time.Sleep(time.Millisecond)
+		}
+		return err
+	})
+	return errors.Join(err, i.revive(ctx))
+}
+
+// trace attaches strace to all processes of the server, and to the processes that they fork.
+func trace(server *pgserver.Server, log string) (*child.Process, error) {
+	args := []string{"--follow-forks", "--output", log, "--trace=fdatasync", "--inject=fdatasync:error=EIO:when=1",
+		"--attach=" + strconv.Itoa(server.PID())}
+	for _, p := range server.Processes() {
+		args = append(args, "--attach="+strconv.Itoa(p.PID))
+	}
+	cmd := exec.Command("strace", args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return child.Start(cmd, syscall.SIGTERM)
+}
+
+// awaitInjected waits until an fdatasync has failed. It commits a message of its own every 50 ms,
+// so that there is an fdatasync even if the workers are idle.
+func awaitInjected(ctx context.Context, tracer *child.Process, log string, c *cluster.Cluster) error {
+	for {
+		select {
+		case <-tracer.Done():
+			return errors.New("strace has ended")
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+		if calls, _ := os.ReadFile(log); bytes.Contains(calls, []byte("(INJECTED)")) {
+			return nil
+		}
+		_ = c.Exec(ctx, "select pg_logical_emit_message(true, 'torture', '')")
+	}
+}
+
+// tracePossible returns nil if strace can inject faults into a running process. To learn that, it
+// attaches strace to a process of its own.
+var tracePossible = sync.OnceValue(func() error {
+	if _, err := optional.Find("strace"); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "idem-strace-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	victim, err := child.Start(exec.Command("sleep", "60"), syscall.SIGKILL)
+	if err != nil {
+		return err
+	}
+	defer victim.Kill()
+	log := filepath.Join(dir, "log")
+	tracer, err := child.Start(exec.Command("strace", "--output", log, "--inject=fdatasync:error=EIO:when=1",
+		"--attach="+strconv.Itoa(victim.PID())), syscall.SIGTERM)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-tracer.Done():
+			return errors.New("strace may not trace here")
+		case <-time.After(5 * time.Millisecond):
+		}
+		if traced(victim.PID()) {
+			_ = tracer.Signal(syscall.SIGTERM)
+			<-tracer.Done()
+			return nil
+		}
+	}
+})
+
+// traced reports whether a process has a tracer.
+func traced(pid int) bool {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, tracer, found := bytes.Cut(status, []byte("TracerPid:\t"))
+	return found && !bytes.HasPrefix(tracer, []byte("0\n"))
 }

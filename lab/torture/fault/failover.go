@@ -77,20 +77,14 @@ func loseTheLatest(ctx context.Context, i *injection) error {
 // awaitCaughtUp waits until the standby has flushed everything that the primary has written so far.
 // It bounds the loss: only later commits can be lost, which is the time that the event covers.
 func awaitCaughtUp(ctx context.Context, c *cluster.Cluster) error {
-	return c.Do(ctx, func(conn *pgx.Conn) error {
-		var now string
-		if err := conn.QueryRow(ctx, "select pg_current_wal_lsn()::text").Scan(&now); err != nil {
-			return err
-		}
-		for {
-			var there bool
-			err := conn.QueryRow(ctx, "select coalesce(bool_and(flush_lsn >= $1::text::pg_lsn), false) from pg_stat_replication", now).Scan(&there)
-			if err != nil || there {
-				return err
-			}
-			sleep(ctx, time.Millisecond)
-		}
+	var now string
+	err := c.Do(ctx, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, "select pg_current_wal_lsn()::text").Scan(&now)
 	})
+	if err != nil {
+		return err
+	}
+	return c.Await(ctx, "select coalesce(bool_and(flush_lsn >= $1::text::pg_lsn), false) from pg_stat_replication", now)
 }
 
 // forget kills the WAL receiver so that the standby loses what is still in the socket of the

@@ -170,13 +170,10 @@ func harm(ctx context.Context, i *injection) error {
 	case n < 6:
 		return zombie(ctx, i)
 	case n < 8:
-		i.detail("all sessions are terminated")
 		return i.Cluster.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
 	case n < 9:
-		i.detail("the server is killed")
 		return whileDown(killServer)(ctx, i)
 	}
-	i.detail("the server is stopped without a checkpoint")
 	return whileDown(immediateStop)(ctx, i)
 }
 
@@ -189,7 +186,6 @@ func zombie(ctx context.Context, i *injection) error {
 		return err
 	}
 	defer func() { _ = i.Workers.Signal(worker, syscall.SIGCONT) }()
-	i.detail("a zombie")
 	i.note(func(e *Event) { e.EndsLeases = true })
 	i.Workers.Proxy(worker).Cut(pgproxy.Reset)
 	if err := i.Cluster.Exec(ctx, "UPDATE idem.leases SET expires_at = clock_timestamp()"); err != nil {

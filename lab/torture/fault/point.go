@@ -46,12 +46,10 @@ func resumptionKinds() []Kind {
 	}
 }
 
-func deliveryKinds() []Kind {
-	return []Kind{
-		{Name: KillBeforeDelivery, Group: Delivery, weight: 4, inject: killAt(pgproxy.Before(isDelivery))},
-		{Name: KillAfterDelivery, Group: Delivery, weight: 4, inject: killAt(pgproxy.AfterAnswer(isDelivery))},
-		{Name: LoseDelivery, Group: Delivery, weight: 6, inject: loseAt(pgproxy.AfterAnswer(isDelivery))},
-	}
+var deliveryKinds = []Kind{
+	{Name: KillBeforeDelivery, Group: Delivery, weight: 4, inject: killAt(pgproxy.Before(isDelivery))},
+	{Name: KillAfterDelivery, Group: Delivery, weight: 4, inject: killAt(pgproxy.AfterAnswer(isDelivery))},
+	{Name: LoseDelivery, Group: Delivery, weight: 6, inject: loseAt(pgproxy.AfterAnswer(isDelivery))},
 }
 
 const (
@@ -135,7 +133,6 @@ func loseAt(at pgproxy.Point) func(context.Context, *injection) error {
 		if err != nil {
 			return err
 		}
-		i.detail("%v", how)
 		if how == pgproxy.BlackHole {
 			sleep(ctx, i.between(50*time.Millisecond, 2*time.Second))
 			conn.Cut(pgproxy.Reset)

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -49,8 +50,7 @@ type Event struct {
 	At     time.Duration // when it was injected, by the clock of package history
 	For    time.Duration // from At until it was healed
 	Worker int           // the slot of the affected worker, -1 for all
-	Detail string
-	Err    string // why it could not be injected or healed
+	Err    string        // why it could not be injected or healed
 
 	// Loses reports that writes which were acknowledged during the event may be lost. Keys and
 	// effects are then lost together.
@@ -172,10 +172,6 @@ func (i *injection) note(write func(*Event)) {
 // something; before, the time is the start of the injection.
 func (i *injection) strike() { i.note(func(e *Event) { e.At = history.Now() }) }
 
-func (i *injection) detail(format string, args ...any) {
-	i.note(func(e *Event) { e.Detail = fmt.Sprintf(format, args...) })
-}
-
 // between returns a random duration from shortest to longest.
 func (i *injection) between(shortest, longest time.Duration) time.Duration {
 	return shortest + time.Duration(i.rng.Int64N(int64(longest-shortest)+1))
@@ -238,3 +234,83 @@ func choose[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from)
 
 // breakages are the ways to break a connection that the client notices at once.
 var breakages = []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup}
+
+// Kind is one kind of fault.
+type Kind struct {
+	Name  Name
+	Group Name
+	// Possible is nil, or why this machine cannot inject the fault.
+	Possible error
+
+	weight int // the relative frequency of the kind
+	inject func(context.Context, *injection) error
+}
+
+// Mix selects the faults that Run injects, and their rate.
+type Mix struct {
+	// Only has names or groups of kinds. If it is empty, Run injects all possible kinds, except
+	// those of operations (Resumption) and of messages (Delivery).
+	Only  []Name
+	Pause time.Duration // the mean time between two faults
+}
+
+// kinds returns the kinds of the mix. Without a cluster it leaves out the faults of sessions and of
+// the server. It fails if m.Only has an unknown name or the name of a fault that this machine
+// cannot inject, and if no kind is left.
+func (m Mix) kinds(cluster bool) (chosen []Kind, err error) {
+	var names []Name
+	for _, k := range slices.Concat(workerKinds, pointKinds(), connectionKinds, sessionKinds, serverKinds(),
+		resumptionKinds(), deliveryKinds) {
+		names = append(names, k.Name, k.Group)
+		byName, byGroup := slices.Contains(m.Only, k.Name), slices.Contains(m.Only, k.Group)
+		switch {
+		case byName && k.Possible != nil:
+			return nil, fmt.Errorf("fault %q: %w", k.Name, k.Possible)
+		case k.Possible != nil || !cluster && (k.Group == Session || k.Group == Server):
+		case byName || byGroup || len(m.Only) == 0 && k.Group != Resumption && k.Group != Delivery:
+			chosen = append(chosen, k)
+		}
+	}
+	for _, name := range m.Only {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("there is no fault %q; there are: %q", name, names)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, errors.New("no fault is left to inject")
+	}
+	return chosen, nil
+}
+
+// draw returns a random kind. The probability of a kind is its weight over the sum of all weights.
+func draw(rng *rand.Rand, kinds []Kind) Kind {
+	total := 0
+	for _, k := range kinds {
+		total += k.weight
+	}
+	n := rng.IntN(total)
+	for _, k := range kinds {
+		if n -= k.weight; n < 0 {
+			return k
+		}
+	}
+	panic("unreachable")
+}
+
+var workerKinds = []Kind{
+	{Name: Kill, Group: Worker, weight: 6, inject: kill},
+	{Name: Stop, Group: Worker, weight: 4, inject: stop},
+}
+
+func kill(_ context.Context, i *injection) error { return i.kill(i.worker()) }
+
+func stop(ctx context.Context, i *injection) error {
+	worker := i.worker()
+	if err := i.signal(worker, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	sleep(ctx, i.between(10*time.Millisecond, 2*time.Second))
+	// If the worker was killed meanwhile, its successor gets the signal, which does not affect it.
+	_ = i.Workers.Signal(worker, syscall.SIGCONT)
+	return nil
+}

@@ -3,12 +3,19 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/migrate"
 	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/migrations"
+	"github.com/idem-go/idem/seal"
 )
 
 // Effect is the first row of the effect of an execution.
@@ -85,4 +92,54 @@ func (o Outer) Write(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `insert into torture.outers (op, scope, key, part) values ($1::bigint, $2::text, $3::text, $4::text)`,
 		int64(o.Op), o.Scope, o.Key, o.Part)
 	return err
+}
+
+//go:embed schema.sql
+var schema string
+
+// Install creates the schema of idem and that of the torture in an empty database. It sets short
+// lock and deadlock timeouts, so that lock conflicts end soon.
+func Install(ctx context.Context, dsn string) error {
+	if err := migrate.UpAt(ctx, dsn, migrations.FS); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	name := pgx.Identifier{conn.Config().Database}.Sanitize()
+	for _, sql := range []string{
+		schema,
+		fmt.Sprintf("INSERT INTO torture.accounts (id) SELECT generate_series(0, %d)", Accounts+BatchAccounts-1),
+		"ALTER DATABASE " + name + " SET deadlock_timeout = '20ms'",
+		"ALTER DATABASE " + name + " SET lock_timeout = '2s'",
+	} {
+		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sealers are those of a service during a roll-out and a key rotation at the same time. Some
+// processes write plain responses, some seal with one key and some with the other. Each can read
+// all of them.
+var Sealers = []*seal.Sealer{
+	seal.New(keys("one"), seal.WritePlain()), seal.New(keys("one"), seal.AcceptPlain()), seal.New(keys("two"), seal.AcceptPlain()),
+}
+
+func keys(primary string) seal.Keys {
+	return seal.Keys{Primary: primary, Secrets: map[string][]byte{
+		"one": bytes.Repeat([]byte{1}, seal.SecretSize), "two": bytes.Repeat([]byte{2}, seal.SecretSize),
+	}}
+}
+
+// unreadable is the digest of a response that cannot be opened. No other response has it.
+const unreadable = "unreadable"
+
+// open opens the response of a record.
+func open(record *db.Record, scope, key string, hash [32]byte) error {
+	of := db.NewKey(scope, key, hash, record.ExecutionID, 0)
+	return record.Open(&of, Sealers[0])
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/lab/torture/broker"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/letter"
 )
@@ -140,7 +141,7 @@ func (o *office) probe(ctx context.Context) {
 		if _, err := o.pools[1].Exec(ctx, "SELECT 1"); err != nil {
 			continue
 		}
-		if _, err := o.broker.Standing(ctx); err != nil {
+		if _, err := broker.Counters.Send(ctx, o.broker, struct{}{}); err != nil {
 			continue
 		}
 		o.note(letter.Event{Kind: letter.KindProbe, Op: o.next(), Took: time.Since(begun) - every})

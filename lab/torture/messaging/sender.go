@@ -31,7 +31,7 @@ func (s *sender) Publish(ctx context.Context, messages []outbox.Message) error {
 	if messages[0].Topic == letter.Slow && !s.calm {
 		time.Sleep(slowness)
 	}
-	refused, err := s.broker.Publish(ctx, sent)
+	refused, err := broker.Publish.Send(ctx, s.broker, sent)
 	if err == nil && s.isToSever(sent) {
 		return lose(ctx)
 	}

@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// Edit replaces a piece of a declaration. The piece must occur in the declaration exactly once: in
-// Go as an expression or statements, in SQL as a sequence of words. Files, positions and layout do
-// not matter.
+// Edit replaces a piece of a declaration, which is found in the syntax tree of its package. The piece
+// must occur in the declaration exactly once, as whole words. Files, positions and layout do not
+// matter.
 type Edit struct {
 	// In is the package and the declaration, such as internal/txn.Tx.Commit or
 	// internal/db.ClaimSQL, or a file of SQL.
@@ -25,28 +25,42 @@ type Edit struct {
 
 // apply makes the edit. edited has the files that earlier edits changed, and apply adds to it.
 func (e Edit) apply(root string, edited map[string]string) error {
-	found, err := e.find(root, edited)
+	d, err := e.find(root, edited)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", errStale, e.In, err)
 	}
-	places := found.pieces(e.Old)
+	places := pattern(e.Old).FindAllStringIndex(d.source[d.begin:d.end], -1)
 	if len(places) != 1 {
 		return fmt.Errorf("%w: %s has %d times %q", errStale, e.In, len(places), e.Old)
 	}
-	at := places[0]
-	edited[found.file] = found.source[:at.begin] + strings.TrimSpace(e.New) + found.source[at.end:]
+	begin, end := d.begin+places[0][0], d.begin+places[0][1]
+	edited[d.file] = d.source[:begin] + strings.TrimSpace(e.New) + d.source[end:]
 	return nil
 }
 
-// declared is the declaration that an edit changes, with its file.
-type declared struct {
-	file, source string
-	span
-	node  ast.Node // nil in a file of SQL
-	files *token.FileSet
+// pattern matches the words of a piece, with white space of any kind and length between them.
+func pattern(piece string) *regexp.Regexp {
+	words := strings.Fields(piece)
+	for i := range words {
+		words[i] = regexp.QuoteMeta(words[i])
+	}
+	matches := strings.Join(words, `\s+`)
+	if beginsWithWord.MatchString(piece) {
+		matches = `\b` + matches
+	}
+	if endsInWord.MatchString(piece) {
+		matches += `\b`
+	}
+	return regexp.MustCompile(matches)
 }
 
-type span struct{ begin, end int }
+var beginsWithWord, endsInWord = regexp.MustCompile(`^\s*\w`), regexp.MustCompile(`\w\s*$`)
+
+// declared is the declaration that an edit changes: a part of a file.
+type declared struct {
+	file, source string
+	begin, end   int
+}
 
 // find searches the files of the package for the declaration of the edit.
 func (e Edit) find(root string, edited map[string]string) (*declared, error) {
@@ -59,7 +73,7 @@ func (e Edit) find(root string, edited map[string]string) (*declared, error) {
 	}
 	if path.Ext(e.In) == ".sql" {
 		source, err := read(e.In)
-		return &declared{file: e.In, source: source, span: span{0, len(source)}}, err
+		return &declared{e.In, source, 0, len(source)}, err
 	}
 	dir, base := path.Split(e.In)
 	name, declaration, _ := strings.Cut(base, ".")
@@ -75,17 +89,17 @@ func (e Edit) find(root string, edited map[string]string) (*declared, error) {
 		if strings.HasSuffix(one, "_test.go") {
 			continue
 		}
-		d := &declared{file: path.Join(dir, filepath.Base(one)), files: token.NewFileSet()}
-		if d.source, err = read(d.file); err != nil {
-			return nil, err
-		}
-		parsed, err := parser.ParseFile(d.files, d.file, d.source, parser.SkipObjectResolution)
+		file := path.Join(dir, filepath.Base(one))
+		source, err := read(file)
 		if err != nil {
 			return nil, err
 		}
-		if d.node = declarationOf(parsed, declaration); d.node != nil {
-			d.span = d.spanOf(d.node.Pos(), d.node.End())
-			found = append(found, d)
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, source, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		if node := declarationOf(parsed, declaration); node != nil {
+			found = append(found, &declared{file, source, int(node.Pos() - parsed.FileStart), int(node.End() - parsed.FileStart)})
 		}
 	}
 	if len(found) != 1 {
@@ -130,39 +144,4 @@ func nameOf(f *ast.FuncDecl) string {
 		of = generic.X
 	}
 	return fmt.Sprintf("%s.%s", of, f.Name.Name)
-}
-
-func (d *declared) spanOf(begin, end token.Pos) span {
-	file := d.files.File(begin)
-	return span{file.Offset(begin), file.Offset(end)}
-}
-
-// pieces returns all places of the declaration that have the piece.
-func (d *declared) pieces(piece string) (found []span) {
-	if d.node != nil {
-		found = d.nodes(piece)
-	}
-	words := strings.Fields(piece)
-	if _, isFunc := d.node.(*ast.FuncDecl); isFunc || len(found) > 0 || len(words) == 0 {
-		return found
-	}
-	for i := range words {
-		words[i] = regexp.QuoteMeta(words[i])
-	}
-	for _, at := range regexp.MustCompile(strings.Join(words, `\s+`)).FindAllStringIndex(d.source[d.begin:d.end], -1) {
-		found = append(found, span{d.begin + at[0], d.begin + at[1]})
-	}
-	return found
-}
-
-// nodes returns the expressions and the sequences of statements whose tokens are those of the
-// piece. Comparing tokens makes the layout and the comments of the source irrelevant.
-func (d *declared) nodes(piece string) (found []span) {
-	wanted := tokens(piece)
-	for _, at := range d.places() {
-		if !slices.Contains(found, at) && slices.Equal(tokens(d.source[at.begin:at.end]), wanted) {
-			found = append(found, at)
-		}
-	}
-	return found
 }

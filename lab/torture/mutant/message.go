@@ -172,3 +172,16 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 	}
 	return all
 }
+
+// fleetMutants break the move of a tenant to another cluster.
+var fleetMutants = []Mutant{
+	{
+		Name: "move-without-fence", About: "the old home of a tenant that moves commits what the mover does not see any more",
+		Edits: []Edit{{
+			In:  "example/fleet.move.raise",
+			Old: "batch.Queue(`SELECT pg_advisory_xact_lock(1718379892, hashtext($1))`, m.tenant)",
+			New: "",
+		}},
+		Faults: []fault.Name{fault.Fleet}, Rules: []rule.Rule{rule.Tenant}, Slow: true, Duration: 20 * time.Second,
+	},
+}

@@ -98,8 +98,7 @@ func operationMutants() []Mutant {
 		},
 		{
 			Name: "second-commit", About: "what a step has returned is remembered in a commit of its own, behind that of what it has written",
-			Duration: 6 * time.Second,
-			Rules:    []rule.Rule{rule.StepOnce, rule.StepWhole},
+			Rules: []rule.Rule{rule.StepOnce, rule.StepWhole}, Duration: 6 * time.Second,
 			Edits: []Edit{
 				{"operation.Op.requests", "requests = append(requests, &r)", "_ = r"},
 				{"operation.Op.commit", "w.epoch = max(w.epoch, 1)", `w.epoch = max(w.epoch, 1)
@@ -125,9 +124,8 @@ func operationMutants() []Mutant {
 		},
 		{
 			Name: "undo-twice", About: "a process that takes the operation up does not see which undos have run",
-			Duration: 6 * time.Second,
-			Rules:    []rule.Rule{rule.UndoneOnce, rule.StepOnce, rule.CallOnce},
-			Edits:    []Edit{{"operation.Op.runUndo", "op.work.journal.undos[name]", `op.work.journal.undos["not "+name]`}},
+			Rules: []rule.Rule{rule.UndoneOnce, rule.StepOnce, rule.CallOnce}, Duration: 6 * time.Second,
+			Edits: []Edit{{"operation.Op.runUndo", "op.work.journal.undos[name]", `op.work.journal.undos["not "+name]`}},
 		},
 		{
 			Name: "undo-rolled-back", About: "the undo of a step runs although what the step wrote was rolled back",
@@ -142,8 +140,7 @@ func operationMutants() []Mutant {
 		},
 		{
 			Name: "signal-lost", About: "a signal that comes between the look for it and the wait is lost",
-			Duration: 6 * time.Second,
-			Rules:    []rule.Rule{rule.Signalled},
+			Rules: []rule.Rule{rule.Signalled}, Duration: 6 * time.Second,
 			Edits: []Edit{
 				{"operation.Op.await", "op.recordPause(s, timeout)", `op.recordPause(s, timeout)
 			op.signals = append(op.signals, db.TakeSignal{OperationID: op.work.operation, Name: s.name})`},
@@ -151,7 +148,7 @@ func operationMutants() []Mutant {
 			},
 		},
 	}
-	all = append(all, dayMutants()...)
+	all = append(all, dayMutants...)
 	for i := range all {
 		all[i].Faults = []fault.Name{fault.Operations}
 		// The leg takes at least ten seconds. One mutant that is not Slow suffices for Sample.
@@ -165,3 +162,74 @@ const stamped = "    taken_at = pg_catalog.clock_timestamp(), deaths = taken.dea
 	"    wake_at = CASE WHEN taken.deaths OPERATOR(pg_catalog.<) 3 THEN o.wake_at\n" +
 	"                   ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 second'::pg_catalog.interval OPERATOR(pg_catalog.*)\n" +
 	"                        pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END\n"
+
+// dayMutants break promises about operations that need no fault: the code changes, functions fail,
+// and calls are declined.
+var dayMutants = []Mutant{
+	{
+		Name: "first-error-itself", About: "the first run of the function gets the error itself, later runs get the restored one",
+		Rules: []rule.Rule{rule.SameError},
+		Edits: []Edit{
+			{"operation.Op.failure", `if seen, failed := restore(known, stored); failed == nil {
+		return stored, seen
+	}`, ""},
+			{"internal/storederror.Set.Decode", `l.Known == ""`, `l.Known != ""`},
+		},
+	},
+	{
+		Name: "number-rounded", About: "a large number comes back from the record as a float64",
+		Rules: []rule.Rule{rule.SameValue},
+		Edits: []Edit{{"operation.jsonCodec.Decode", "d.UseNumber()", ""}},
+	},
+	{
+		Name: "unsent-settles", About: "an attempt that was not sent, and never will be, settles one that has no answer",
+		Rules: []rule.Rule{rule.Unsent}, Duration: 9 * time.Second,
+		Edits: []Edit{{"operation.outsideCall.isSettledBy", "m.final && !(o.doubt && m.unsent)", "m.final"}},
+	},
+	{
+		Name: "unsent-clears-doubt", About: "after an attempt that was not sent, one without an answer before it is forgotten",
+		Rules: []rule.Rule{rule.CallOnce, rule.Unsent}, Duration: 9 * time.Second,
+		Edits: []Edit{{"operation.Op.send", "o.doubt || unanswered", "o.doubt && !answer.unsent || unanswered"}},
+	},
+	{
+		Name: "taken-in-vain", About: "what a process has taken up without being told is left to it, also by itself",
+		Rules: []rule.Rule{rule.Woken}, Duration: 20 * time.Second,
+		Edits: []Edit{
+			{"internal/presence.Instance.lookIsDue", "i.looksLeft == 0 && time.Since(i.lookedAt) < rareLookPause", "i.looksLeft >= 0"},
+			{"internal/db.TakeOperationsSQL", ownTaking + "c.wake_at\n", ownTakingNever + "c.wake_at\n"},
+			{"internal/db.TakeOperationsSQL", ownTaking + "awaited.sent_at\n", ownTakingNever + "awaited.sent_at\n"},
+		},
+	},
+	{
+		Name: "child-apart", About: "a child is begun in a commit before that which says that its parent awaits it",
+		Rules: []rule.Rule{rule.Child}, Duration: 6 * time.Second,
+		Edits: []Edit{{"operation.Op.child",
+			`op.record(s, db.StepWaiting, nil)
+		return idem.Response{}, op.suspendForChild(s, requests...)`,
+			`if err := op.commit(commit{with: requests}); err != nil {
+			return idem.Response{}, err
+		}
+		op.record(s, db.StepWaiting, nil)
+		return idem.Response{}, op.suspendForChild(s)`}},
+	},
+	{
+		Name: "child-uncanceled", About: "a parent that is canceled waits for its child as if nothing had happened",
+		Rules: []rule.Rule{rule.ChildCut}, Duration: 9 * time.Second,
+		Edits: []Edit{{"operation.Op.childOutcome", "!signal.Found && w.journal.canceled", "!signal.Found && w.journal.canceled && w.epoch < 0"}},
+	},
+	{
+		Name: "child-taken-for-done", About: "a child that was canceled counts as one that has completed",
+		Rules: []rule.Rule{rule.ChildTold}, Duration: 9 * time.Second,
+		Edits: []Edit{{"operation.Op.childAnswer", "return idem.Response{}, Final(&ChildError{OperationID: id, Canceled: end.Canceled})", "return idem.Response{Status: 200}, nil"}},
+	},
+}
+
+// ownTaking is the condition with which a process finds operations that it owns but does not run.
+const (
+	ownTaking = "           OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4\n" +
+		"              AND COALESCE(c.taken_at, c.since) OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval)\n" + othersTaking
+	ownTakingNever = othersTaking
+	othersTaking   = "           OR c.owner OPERATOR(pg_catalog.<>) $1::pg_catalog.int4\n" +
+		"              AND c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))\n" +
+		"      AND ($4::pg_catalog.bool OR suspicion.deaths OPERATOR(pg_catalog.<) 3)\n    ORDER BY "
+)

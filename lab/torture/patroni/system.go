@@ -1,12 +1,91 @@
+// Package patroni runs Postgres clusters under Patroni and a three-node etcd on the loopback
+// interface.
 package patroni
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
+
+	"github.com/idem-go/idem/lab/optional"
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgserver/child"
 )
+
+// programs holds the paths of the installed programs, and the user, directory and password for
+// running them.
+type programs struct {
+	patroni, etcd string
+	postgres      string // directory of PostgreSQL's programs
+	user          *syscall.Credential
+	dir           string
+	password      string
+}
+
+// Possible returns nil if all programs are installed, and otherwise an [optional.MissingError] that
+// names the missing ones.
+func Possible() error {
+	_, err := find()
+	return err
+}
+
+func find() (programs, error) {
+	var p programs
+	paths, err := optional.FindAll("patroni", "etcd", "postgres")
+	if err != nil {
+		return p, err
+	}
+	p.patroni, p.etcd = paths[0], paths[1]
+	if p.postgres, err = pgserver.Find(""); err != nil {
+		return p, err
+	}
+	p.user, err = pgserver.Unprivileged(os.Getuid())
+	return p, err
+}
+
+// own gives a file or directory to the user who runs the programs.
+func (p programs) own(path string) error {
+	if p.user == nil {
+		return nil
+	}
+	return os.Chown(path, int(p.user.Uid), int(p.user.Gid))
+}
+
+// start starts a program that ends with this process. The output goes to the file name.log.
+func (p programs) start(name, program string, args ...string) (*child.Process, error) {
+	log, err := os.OpenFile(filepath.Join(p.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
+	cmd.Env = []string{"HOME=" + p.dir, "PATH=" + p.postgres + ":/usr/bin:/bin", "LC_ALL=C.UTF-8"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.user, Setsid: true}
+	return child.Start(cmd, syscall.SIGTERM)
+}
+
+// ports returns n free TCP ports.
+func ports(n int) ([]int, error) {
+	found := make([]int, n)
+	for i := range found {
+		var err error
+		if found[i], err = pgserver.FreePort(); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
 
 // System is an etcd cluster and the Postgres clusters that use it.
 type System struct {
@@ -69,9 +148,6 @@ func (s *System) KillEtcdLeader(ctx context.Context) (revive func() error, err e
 	return func() error { return s.etcd.run(i) }, nil
 }
 
-// Dir returns the directory with the logs.
-func (s *System) Dir() string { return s.dir }
-
 // Close ends all clusters and etcd, and deletes their files.
 func (s *System) Close() {
 	for _, c := range s.clusters {
@@ -83,4 +159,98 @@ func (s *System) Close() {
 		s.etcd.stop()
 	}
 	_ = os.RemoveAll(s.dir) // leftovers remain in the temporary directory
+}
+
+// etcd is a cluster of three nodes. It works as long as two are running.
+type etcd struct {
+	programs
+	peers   string
+	clients []int
+	listen  []int
+	nodes   []*child.Process
+}
+
+const etcdNodes = 3
+
+// startEtcd starts the nodes and waits until they have a leader.
+func startEtcd(ctx context.Context, p programs) (*etcd, error) {
+	free, err := ports(2 * etcdNodes)
+	if err != nil {
+		return nil, err
+	}
+	e := &etcd{programs: p, clients: free[:etcdNodes], listen: free[etcdNodes:], nodes: make([]*child.Process, etcdNodes)}
+	var peers []string
+	for i, port := range e.listen {
+		peers = append(peers, fmt.Sprintf("e%d=http://127.0.0.1:%d", i, port))
+	}
+	e.peers = strings.Join(peers, ",")
+	for i := range e.nodes {
+		if err := e.run(i); err != nil {
+			e.stop()
+			return nil, err
+		}
+	}
+	return e, await(ctx, "etcd has a leader", func() bool { _, err := e.leader(ctx); return err == nil })
+}
+
+func (e *etcd) run(i int) (err error) {
+	client, peer := fmt.Sprintf("http://127.0.0.1:%d", e.clients[i]), fmt.Sprintf("http://127.0.0.1:%d", e.listen[i])
+	name := fmt.Sprintf("e%d", i)
+	e.nodes[i], err = e.start(name, e.etcd, "--name", name, "--data-dir", e.dir+"/"+name+".etcd", "--log-level", "error",
+		"--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+		"--initial-cluster", e.peers, "--initial-cluster-token", "fleet", "--unsafe-no-fsync")
+	return err
+}
+
+// leader returns the index of the leading node.
+func (e *etcd) leader(ctx context.Context) (int, error) {
+	for i, port := range e.clients {
+		var status struct {
+			Leader string
+			Header struct {
+				Member string `json:"member_id"`
+			}
+		}
+		err := call(ctx, http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d/v3/maintenance/status", port), &status)
+		if err == nil && status.Leader != "" && status.Leader == status.Header.Member {
+			return i, nil
+		}
+	}
+	return 0, errors.New("patroni: etcd has no leader")
+}
+
+func (e *etcd) stop() {
+	for _, n := range e.nodes {
+		if n != nil {
+			n.Kill()
+		}
+	}
+}
+
+// call sends a request to an HTTP API and decodes the response into into.
+func call(ctx context.Context, method, url string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader([]byte("{}")))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	return json.NewDecoder(response.Body).Decode(into)
+}
+
+// await polls is until it returns true. It fails if ctx ends first.
+func await(ctx context.Context, what string, is func() bool) error {
+	for !is() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("patroni: not in time: %s: %w", what, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil
 }

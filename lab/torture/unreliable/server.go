@@ -51,7 +51,7 @@ type Server struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
 	calm   bool
-	killer func(slot int, when string)
+	killer func(slot int)
 }
 
 // Open starts a server.
@@ -71,17 +71,17 @@ func Open(seed uint64, odds Odds) (*Server, error) {
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
 // KillBy sets the function that kills the worker in a slot. If it is nil, no worker is killed.
-func (s *Server) KillBy(kill func(slot int, when string)) {
+func (s *Server) KillBy(kill func(slot int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.killer = kill
 }
 
-func (s *Server) kill(slot int, when string) {
+func (s *Server) kill(slot int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.killer != nil {
-		s.killer(slot, when)
+		s.killer(slot)
 	}
 }
 
@@ -101,10 +101,13 @@ type Call[Q any] struct {
 	What Q
 }
 
-// Handle makes the server execute the requests to a path by do, which returns the answer and its
-// status. If it is not nil, first is called for each request before anything can fail.
-func Handle[Q, R any](s *Server, path string, first func(*Q), do func(*Q) (R, int)) {
-	s.mux.HandleFunc("POST /"+path, func(w http.ResponseWriter, r *http.Request) {
+// Request is a kind of requests, named by its path. The answer to a Q is an R.
+type Request[Q, R any] string
+
+// Handle makes the server execute the requests by do, which returns the answer and its status. If it
+// is not nil, first is called for each request before anything can fail.
+func (path Request[Q, R]) Handle(s *Server, first func(*Q), do func(*Q) (R, int)) {
+	s.mux.HandleFunc("POST /"+string(path), func(w http.ResponseWriter, r *http.Request) {
 		var call Call[Q]
 		if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -115,7 +118,7 @@ func Handle[Q, R any](s *Server, path string, first func(*Q), do func(*Q) (R, in
 		}
 		var reply R
 		var status int
-		if s.do(w, path, call.Slot, func() { reply, status = do(&call.What) }) {
+		if s.do(w, call.Slot, func() { reply, status = do(&call.What) }) {
 			w.WriteHeader(status)
 			_ = json.NewEncoder(w).Encode(reply)
 		}
@@ -124,12 +127,12 @@ func Handle[Q, R any](s *Server, path string, first func(*Q), do func(*Q) (R, in
 
 // do executes the request of the worker in slot, or fails before or after it. It returns whether the
 // handler should write an answer.
-func (s *Server) do(w http.ResponseWriter, what string, slot int, do func()) (tell bool) {
+func (s *Server) do(w http.ResponseWriter, slot int, do func()) (tell bool) {
 	slow, fails := s.draw()
 	time.Sleep(slow)
 	switch fails {
 	case killBefore:
-		s.kill(slot, "before "+what)
+		s.kill(slot)
 		lose(w)
 		return false
 	case refuse:
@@ -143,9 +146,9 @@ func (s *Server) do(w http.ResponseWriter, what string, slot int, do func()) (te
 	time.Sleep(slow)
 	switch fails {
 	case killSoon:
-		time.AfterFunc(2*time.Millisecond, func() { s.kill(slot, "after "+what) })
+		time.AfterFunc(2*time.Millisecond, func() { s.kill(slot) })
 	case kill:
-		s.kill(slot, "after "+what)
+		s.kill(slot)
 		lose(w)
 		return false
 	case loseAnswer:
@@ -205,13 +208,13 @@ type StatusError int
 
 func (e StatusError) Error() string { return fmt.Sprintf("the other side answers %d", int(e)) }
 
-// Post sends a request and returns its answer.
-func Post[R, Q any](ctx context.Context, c *Client, path string, q Q) (reply R, err error) {
+// Send sends a request and returns its answer.
+func (path Request[Q, R]) Send(ctx context.Context, c *Client, q Q) (reply R, err error) {
 	encoded, err := json.Marshal(Call[Q]{c.slot, q})
 	if err != nil {
 		return reply, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.address+"/"+path, bytes.NewReader(encoded))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.address+"/"+string(path), bytes.NewReader(encoded))
 	if err != nil {
 		return reply, err
 	}

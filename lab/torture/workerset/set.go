@@ -4,15 +4,20 @@
 package workerset
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgserver/child"
 	"github.com/idem-go/idem/lab/torture/config"
 	"github.com/idem-go/idem/lab/torture/history"
 )
@@ -111,4 +116,112 @@ func (c *Set) config(s *slot) config.Config {
 	of.Slot, of.Incarnation, of.DSN, of.Pooled = s.number, s.incarnation, s.proxy.DSN(), c.options.Pooled[s.number]
 	of.File = filepath.Join(c.options.Dir, fmt.Sprintf("worker-%d-%04d.jsonl", s.number, s.incarnation))
 	return of
+}
+
+// slot runs one worker after another.
+type slot struct {
+	set         *Set
+	number      int
+	incarnation int
+	proxy       *pgproxy.Proxy
+	err         error // of the supervision; read after keep has returned
+
+	mu     sync.Mutex
+	worker *Worker
+}
+
+// Worker is a worker process. The kernel kills it when this process dies, even if the worker is
+// stopped at that moment.
+type Worker struct {
+	*child.Process
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+}
+
+// Launch starts a worker: this program with the argument "worker". It sends the configuration to
+// the standard input and leaves that open.
+func Launch(c config.Config) (*Worker, error) {
+	encoded, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{cmd: exec.Command(os.Args[0], "worker")}
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	w.cmd.Env = append(os.Environ(), "GOMAXPROCS=2", "GOTRACEBACK=all")
+	w.cmd.Stderr = &w.stderr
+	input, err := w.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if w.Process, err = child.Start(w.cmd, syscall.SIGKILL); err != nil {
+		return nil, err
+	}
+	_, err = input.Write(append(encoded, '\n'))
+	return w, err
+}
+
+// Wait waits for the end of the worker. killed reports that it was killed by SIGKILL, or by a SIGTERM
+// that came before it had installed its handler. Both are no errors.
+func (w *Worker) Wait() (killed bool, err error) {
+	<-w.Done()
+	state := w.cmd.ProcessState
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		if killed = status.Signal() == syscall.SIGKILL || status.Signal() == syscall.SIGTERM; killed {
+			return true, nil
+		}
+	}
+	if !state.Success() {
+		err = fmt.Errorf("%v\n%s", state, &w.stderr)
+	}
+	return false, err
+}
+
+func (s *slot) launch() error {
+	worker, err := Launch(s.set.config(s))
+	if err != nil {
+		return fmt.Errorf("worker %d: %w", s.number, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.worker = worker
+	return nil
+}
+
+// keep replaces the worker each time it is killed by SIGKILL, until the set is stopped. Any other
+// failure of a worker is an error and ends keep.
+func (s *slot) keep() {
+	for {
+		killed, err := s.worker.Wait()
+		if err != nil {
+			s.err = fmt.Errorf("worker %d: %w", s.number, err)
+		}
+		if !killed || s.stopping() {
+			return
+		}
+		s.incarnation++
+		if s.err = s.launch(); s.err != nil {
+			return
+		}
+		if s.stopping() { // Stop may have missed the new process
+			_ = s.signal(syscall.SIGTERM)
+		}
+	}
+}
+
+func (s *slot) stopping() bool {
+	select {
+	case <-s.set.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *slot) signal(sig syscall.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.worker == nil { // it could not be started
+		return os.ErrProcessDone
+	}
+	return s.worker.Signal(sig)
 }

@@ -2,8 +2,10 @@ package workload
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/lab/torture/history"
@@ -176,4 +178,121 @@ func invert(secret []byte) {
 	for i := range secret {
 		secret[i] = ^secret[i]
 	}
+}
+
+// batch is many calls of DoTx in one transaction. Their answers become true when the transaction
+// commits, so the history gives all of them the beginning and the end of the batch.
+type batch []*call
+
+// make executes the calls and records when the batch began, when it ended, and the outcomes.
+func (b batch) make() history.Outcome {
+	begun := history.Now()
+	for _, c := range b {
+		c.inBatch = true
+		c.history.Append(history.Event{At: begun, Kind: history.KindCall, Op: c.op, Call: c.call()})
+	}
+	last := b[len(b)-1]
+	ctx, cancel := context.WithTimeout(context.Background(), last.timeout)
+	defer cancel()
+	answers := b.ask(ctx, last)
+	ended := history.Now()
+	for i, c := range b {
+		c.history.Append(history.Event{At: ended, Kind: history.KindReturn, Op: c.op, Return: answers[i]})
+	}
+	return answers[len(b)-1].Outcome
+}
+
+// ask executes the calls in one transaction and returns their outcomes. If a call fails and its
+// caller does not continue, the transaction is rolled back and the later calls are not made.
+func (b batch) ask(ctx context.Context, last *call) []*history.Return {
+	answers := make([]*history.Return, len(b))
+	for i := range b {
+		answers[i] = &history.Return{Outcome: history.Failed}
+	}
+	conn, err := last.pool.Acquire(ctx)
+	if err != nil {
+		return answers
+	}
+	defer conn.Release() // after commit has returned
+	tx, err := conn.BeginTx(ctx, last.txOptions)
+	if err != nil {
+		return answers
+	}
+	defer tx.Rollback(context.Background())
+	goesOn := true
+	for i, c := range b {
+		if !goesOn {
+			break
+		}
+		answers[i], goesOn = c.within(ctx, tx, func(tx pgx.Tx) (idem.Response, error) { return c.do(ctx, tx) })
+	}
+	if goesOn {
+		err = commit(ctx, tx)
+	}
+	for i, answer := range answers {
+		if goesOn {
+			answers[i] = afterOwnCommit(answer, err)
+		} else {
+			answers[i] = undone(answer)
+		}
+	}
+	return answers
+}
+
+// answerOf converts the results of a call into its return event.
+func answerOf(result idem.Result, err error) *history.Return {
+	answer := &history.Return{Outcome: outcomeOf(result, err)}
+	if err != nil {
+		answer.Err = err.Error()
+	}
+	if mismatch, ok := errors.AsType[*idem.MismatchError](err); ok {
+		answer.Created = mismatch.CreatedAt.UnixMicro()
+	}
+	if unknown, ok := errors.AsType[*idem.OutcomeUnknownError](err); ok {
+		answer.ExecutionID = unknown.ExecutionID
+	}
+	if !answer.Outcome.Answered() {
+		return answer
+	}
+	body, _ := decode(result.Body) // the checker notices a body that cannot be decoded
+	answer.Rejected, answer.ExecutionID = result.Rejected, result.ExecutionID
+	answer.Digest, answer.Maker = ledger.Digest(result.Response), body.Maker
+	answer.Created, answer.Completed, answer.Expires =
+		result.CreatedAt.UnixMicro(), result.CompletedAt.UnixMicro(), result.ExpiresAt.UnixMicro()
+	return answer
+}
+
+func outcomeOf(result idem.Result, err error) history.Outcome {
+	switch {
+	case err == nil && result.Replayed:
+		return history.Replayed
+	case err == nil:
+		return history.Executed
+	}
+	for _, known := range []struct {
+		err     error
+		outcome history.Outcome
+	}{
+		{idem.ErrOutcomeUnknown, history.Unknown}, {idem.ErrTxEnded, history.Ended}, {idem.ErrMismatch, history.Mismatch},
+		{idem.ErrInProgress, history.InProgress}, {idem.ErrTxAborted, history.Aborted}, {idem.ErrResponseTooLarge, history.TooLarge},
+		{idem.ErrUnreadable, history.Unreadable},
+		{errDeliberate, history.FnFailed}, {context.DeadlineExceeded, history.Cancelled}, {context.Canceled, history.Cancelled},
+	} {
+		if errors.Is(err, known.err) {
+			return known.outcome
+		}
+	}
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && (pgErr.Code == "40001" || pgErr.Code == "40P01") {
+		return history.Conflict
+	}
+	return history.Failed
+}
+
+// maybeCommitted reports whether a COMMIT of the worker that returned err may have been executed.
+func maybeCommitted(err error) bool {
+	if errors.Is(err, pgx.ErrTxCommitRollback) || errors.Is(err, pgx.ErrTxClosed) {
+		return false
+	}
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return !ok || pgErr.Severity == "FATAL" || pgErr.Severity == "PANIC"
 }

@@ -17,16 +17,19 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
 	"github.com/idem-go/idem/lab/torture/checkout"
 	"github.com/idem-go/idem/lab/torture/config"
 	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/ledger"
 	"github.com/idem-go/idem/lab/torture/messaging"
+	"github.com/idem-go/idem/purge"
 )
 
-// Work runs a worker. It reads its Config from input and makes calls until SIGTERM. It exits at once when input is closed, because its supervisor is then
-// gone.
+// Work runs a worker. It reads its Config from input and makes calls until SIGTERM. It exits at once
+// when input is closed, because its supervisor is then gone.
 func Work(input io.Reader) error {
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer cancel()
@@ -47,32 +50,35 @@ func Work(input io.Reader) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	// The presence of a process outlives its users by some seconds, so the workers of operations and
-	// messages do not look for leaked goroutines.
-	case c.Bank != "":
-		return errors.Join(checkout.Work(stop, &c, writer), writer.Close())
-	case c.Broker != "":
-		return errors.Join(messaging.Work(stop, &c, writer), writer.Close())
-	}
-	if err := work(stop, &c, writer); err != nil {
-		return err
-	}
-	exit := history.Event{At: history.Now(), Kind: history.KindExit, Op: c.Op(0)}
-	if err := goleak.Find(before); err != nil {
-		exit.Leaks = err.Error()
-	}
-	writer.Append(exit)
-	return writer.Close()
-}
-
-// work makes calls in several goroutines. It returns when the last call has ended and the pools are
-// closed.
-func work(stop context.Context, c *config.Config, writer *history.Writer) error {
 	pools, err := c.Pools()
 	if err != nil {
 		return err
 	}
+	switch {
+	case c.Bank != "":
+		err = checkout.Work(stop, &c, pools, writer)
+	case c.Broker != "":
+		err = messaging.Work(stop, &c, pools, writer)
+	default:
+		err = work(stop, &c, pools, writer)
+	}
+	for _, p := range pools {
+		p.Close()
+	}
+	// The presence of a process outlives its users by some seconds, so the workers of operations and
+	// messages do not look for leaked goroutines.
+	if err == nil && c.Bank == "" && c.Broker == "" {
+		exit := history.Event{At: history.Now(), Kind: history.KindExit, Op: c.Op(0)}
+		if err := goleak.Find(before); err != nil {
+			exit.Leaks = err.Error()
+		}
+		writer.Append(exit)
+	}
+	return errors.Join(err, writer.Close())
+}
+
+// work makes calls in several goroutines. It returns when the last call has ended.
+func work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer *history.Writer) error {
 	var made atomic.Uint32
 	var callers sync.WaitGroup
 	stopPurging, err := startPurging(stop, c)
@@ -99,9 +105,6 @@ func work(stop context.Context, c *config.Config, writer *history.Writer) error 
 	}
 	callers.Wait()
 	stopPurging()
-	for _, p := range pools {
-		p.Close()
-	}
 	return nil
 }
 
@@ -115,4 +118,46 @@ func pause(r *rand.Rand, outcome history.Outcome) time.Duration {
 		return time.Duration(r.IntN(2000)) * time.Microsecond
 	}
 	return 0
+}
+
+// startPurging purges expired records, as every process of a service does, until ctx ends or stop
+// is called. stop waits for the end of the purge. Errors are ignored, because callers do not depend
+// on a purge; package ledger finds what a purge deletes wrongly.
+func startPurging(ctx context.Context, c *config.Config) (stop func(), err error) {
+	p, err := c.Pool(2, 1)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	work := run
+	if c.Slot/2%2 == 1 {
+		work = interrupt
+	}
+	go func() {
+		defer close(ended)
+		work(ctx, p)
+	}()
+	return func() { cancel(); <-ended; p.Close() }, nil
+}
+
+var purging = purge.Options{
+	Every: 20 * time.Millisecond, Grace: ledger.Grace, Share: 0.5, Pages: 4, Patience: time.Second, Done: func(purge.Report, error) {},
+}
+
+func run(ctx context.Context, p *pgxpool.Pool) { _ = purge.Run(ctx, p, purging) }
+
+// interrupt purges and clears the owner of the sweep now and then. A purger that was killed would
+// otherwise own the sweep for a while. A purger that is alive notices that it lost the sweep.
+func interrupt(ctx context.Context, p *pgxpool.Pool) {
+	for ctx.Err() == nil {
+		if rand.IntN(8) == 0 {
+			_, _ = p.Exec(ctx, "update idem.sweeps set sweeper = null")
+		}
+		_, _ = purge.Once(ctx, p, purging)
+		select {
+		case <-ctx.Done():
+		case <-time.After(rand.N(50 * time.Millisecond)):
+		}
+	}
 }
