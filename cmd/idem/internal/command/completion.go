@@ -109,13 +109,6 @@ type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-func (completionCommand) Help() string {
-	return `The script asks idem for completions. To load it in every shell, add the example to ~/.bashrc, or with zsh to ~/.zshrc. For fish:
-idem completion fish > ~/.config/fish/completions/idem.fish
-
-Example: source <(idem completion bash)`
-}
-
 // Run prints the completion script of the shell.
 func (c completionCommand) Run(s *session) error {
 	_, err := fmt.Fprint(s.Stdout, scripts[c.Shell])

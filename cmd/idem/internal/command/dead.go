@@ -27,13 +27,6 @@ type deadCommand struct {
 	Drop    deadDropCommand    `cmd:"" help:"Delete dead letters for good."`
 }
 
-func (deadCommand) Help() string {
-	return `A dead letter is a message that could not be published (side outbox), or that a consumer could not handle (side inbox), within the maximum
-number of attempts. It waits for a person: redrive it after you repaired the cause, or drop it.
-
-Example: idem dead list --side inbox --consumer billing`
-}
-
 // deadLetterFilter has the flags that identify a dead letter, or select several.
 type deadLetterFilter struct {
 	Side     string `enum:",outbox,inbox" default:"" placeholder:"SIDE" help:"outbox: could not be published. inbox: could not be handled."`
@@ -116,13 +109,6 @@ type deadListCommand struct {
 	fullFlag
 }
 
-func (deadListCommand) Help() string {
-	return `Lists dead letters in the order of side, consumer, source and id, without their contents. CLASS is the kind of the last error: the SQLSTATE of
-an error of Postgres, or the type of another error. idem dead show has its text.
-
-Example: idem dead list --side outbox --topic orders`
-}
-
 // Run lists dead letters.
 func (c *deadListCommand) Run(s *session) error {
 	after, err := decodeMark(c.After, 4)
@@ -147,12 +133,6 @@ type deadShowCommand struct {
 	sealKeys
 	fullFlag
 	Reveal bool `help:"Show payload and headers. If they are sealed, this needs the keys."`
-}
-
-func (deadShowCommand) Help() string {
-	return `Shows one dead letter. Its contents are read only with --reveal. The reason is the text of the last error of the program.
-
-Example: idem dead show 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --side outbox --reveal`
 }
 
 // shownDeadLetter is the JSON document of idem dead show.
@@ -302,14 +282,6 @@ type deadRedriveCommand struct {
 	sealKeys
 }
 
-func (deadRedriveCommand) Help() string {
-	return `Use it after you repaired the cause. A dead letter of the outbox returns to the outbox under its id, as the last message of its key. If it is
-sealed, this needs the keys. A dead letter of the inbox is handled by the program that consumes (inbox.RunRedrives), or when a broker delivers it
-again. It stays listed until then.
-
-Example: idem dead redrive --all --side inbox --consumer billing --class 40001 --dry-run`
-}
-
 // Run redrives the selected dead letters.
 func (c *deadRedriveCommand) Run(s *session) error {
 	found, err := c.choose(s)
@@ -352,12 +324,6 @@ func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.
 }
 
 type deadDropCommand struct{ deadLetterSelection }
-
-func (deadDropCommand) Help() string {
-	return `Deletes dead letters that nobody needs any more, with their contents. A dead letter that failed again since it was listed stays.
-
-Example: idem dead drop 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --side outbox --dry-run`
-}
 
 // Run deletes the selected dead letters.
 func (c *deadDropCommand) Run(s *session) error {

@@ -17,12 +17,6 @@ type evictCommand struct {
 	auditFlags
 }
 
-func (evictCommand) Help() string {
-	return `Deletes one record. Its effect stays, and the next call with the key executes again. So check first what the execution did.
-
-Example: idem evict tenant-1/payout 7f3c9a52-0d1e --execution 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
-}
-
 // Run checks the record, asks for confirmation, and deletes the record.
 //
 // It refuses to delete the record of an operation that has not ended: the next call would begin the

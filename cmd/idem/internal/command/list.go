@@ -140,13 +140,6 @@ type listCommand struct {
 	fullFlag
 }
 
-func (listCommand) Help() string {
-	return `Lists records in the order of the primary key. --scope is a range of the index. The other filters check each record, so without --scope they
-may scan the whole table, until --limit or --timeout. Only a list with --full prints the mark for --after, because the mark has a whole key.
-
-Example: idem list --scope tenant-1/ --state failed --older 1h`
-}
-
 // recordTable shows records without their responses.
 var recordTable = table[record.Record]{
 	"no records",

@@ -25,12 +25,6 @@ type operationCommand struct {
 	Cancel  operationCancelCommand  `cmd:"" help:"End an operation, and undo its steps."`
 }
 
-func (operationCommand) Help() string {
-	return `Operations have several steps: see package operation. A parked operation waits for a person. show says why it is parked.
-
-Example: idem operation list --state parked`
-}
-
 // operationID has the argument that identifies an operation.
 type operationID struct {
 	ID string `arg:"" help:"Operation id, as idem operation list, idem stuck and idem show print it."`
@@ -65,13 +59,6 @@ type operationListCommand struct {
 	afterFlag
 	fullFlag
 	sealKeys
-}
-
-func (operationListCommand) Help() string {
-	return `Lists operations, the latest first. No index has that order, so the list scans the whole table, until --timeout: purge keeps it small. The last
-error of an operation is shown if there was one since its last progress. A sealed error needs the keys.
-
-Example: idem operation list --name checkout --state parked`
 }
 
 // operationTable shows why an operation does not proceed: the reason why it is parked, or its last
@@ -183,13 +170,6 @@ func printOperations(p *page.Page, title, remedy string, all []record.Operation)
 type operationHistoryCommand struct {
 	operationID
 	sealKeys
-}
-
-func (operationHistoryCommand) Help() string {
-	return `Writes the history of one operation to standard output: its input and its steps, with their values in clear. As a file in testdata/ it is the
-input of idemtest.Replay, which tests the code of the next release against it. Read it before you share it.
-
-Example: idem operation history 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
 }
 
 // Run writes the history to standard output.

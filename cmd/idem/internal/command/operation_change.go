@@ -88,13 +88,6 @@ func changeOperations(
 
 type operationRetryCommand struct{ operationSelection }
 
-func (operationRetryCommand) Help() string {
-	return `Use it after you repaired the cause: the code is fixed, or the other side is available again. A Worker, or a call with the key, then resumes
-the operation. A Keyed call in doubt is made again under its key. An operation whose Once call is in doubt parks again: see resolve.
-
-Example: idem operation retry --all --name checkout --step charge --dry-run`
-}
-
 // Run retries the selected operations.
 func (c *operationRetryCommand) Run(s *session) error {
 	found, err := c.choose(s, record.Parked)
@@ -113,16 +106,6 @@ type operationCancelCommand struct {
 	State          string `enum:"parked,running" default:"parked" placeholder:"STATE" help:"With --all: parked or running. Default: ${default}."`
 	WithoutCalling bool   `help:"Make no call in doubt again: the operation parks, and resolve records the outcome."`
 	WithoutCode    bool   `help:"End it by its recorded steps alone, for code that has changed or keeps failing. Steps that the code no longer has are not undone."`
-}
-
-func (operationCancelCommand) Help() string {
-	return `Ends an operation that is running or parked. It begins no further step, and its steps are undone by a Worker, or by a call with the key.
-After that the key is free. Before it asks, the command prints what will happen: which call is in doubt and what Cancel does about it, which steps
-are undone, and which steps stay because they have no undo. If the policy of a call in doubt is Asked, Cancel asks the other side. If it is Keyed and
-the step has an undo, the call is made again under its key, and then undone. Otherwise the operation parks, and resolve records the outcome.
-Canceling an operation again changes nothing.
-
-Example: idem operation cancel 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --yes`
 }
 
 // Run cancels the selected operations.
@@ -192,15 +175,6 @@ type operationResolveCommand struct {
 	Step        string `placeholder:"STEP" help:"The step of the call, if several are in doubt. Default: the first of them."`
 	Value       string `placeholder:"JSON" help:"What the call returned, as JSON. -: read it from standard input."`
 	auditFlags
-}
-
-func (operationResolveCommand) Help() string {
-	return `Records the outcome of a call in doubt of a parked operation. Ask the other side first, by the key of the call: idem operation show prints it.
-The operation trusts the outcome. --reason is required and says how it is known. With --not-happened the call will not be made, and the function
-gets an error. retry makes the call again instead, unless its policy is Once. An undo that did not happen is made again in both cases. If the
-operation is sealed, a value or an error is sealed too, which needs the keys.
-
-Example: idem operation resolve 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --happened --value '{"charge":"ch_1"}' --reason 'INC-7: the bank has it' --yes`
 }
 
 // Run resolves a call in doubt of a parked operation.

@@ -22,15 +22,6 @@ type partitionCommand struct {
 	confirmFlag
 }
 
-func (partitionCommand) Help() string {
-	return `Creates a new table with partitions, and a trigger that writes to both tables. It copies the old rows in short transactions, compares the
-tables, and replaces the old table by the new one. Calls continue meanwhile: they are somewhat slower, and at two moments they wait up to 0.2 s for
-each try. It needs as much space again as the table has. An interrupted run leaves the new table and the trigger: run it again, or with --abort.
---timeout does not apply.
-
-Example: idem partition records --parts 16 --role idem_migrate`
-}
-
 // Run partitions the table, or with --abort removes what an interrupted run left.
 func (c *partitionCommand) Run(s *session) error {
 	if c.Share <= 0 || c.Share > 1 {

@@ -17,13 +17,6 @@ type purgeCommand struct {
 	confirmFlag
 }
 
-func (purgeCommand) Help() string {
-	return `Makes one sweep over the tables of idem, as package purge does: by ranges of blocks, with pauses, and with waits for lagging standbys and for
-vacuum. Only one purge works at a time. The next purge continues where an interrupted one stopped. --timeout does not apply.
-
-Example: idem purge --max 10m --yes`
-}
-
 // Run purges all tables once, after confirmation. It prints the report also if the sweep failed
 // after the first table.
 func (c *purgeCommand) Run(s *session) error {

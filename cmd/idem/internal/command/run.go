@@ -82,6 +82,7 @@ func newParser(g *grammar, w World) (*kong.Kong, error) {
 		kong.NoDefaultHelp(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 		groups,
+		kong.PostBuild(addDetails),
 	)
 }
 

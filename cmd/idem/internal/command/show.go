@@ -26,12 +26,6 @@ type showCommand struct {
 	Reveal bool `help:"Show the stored response: header and body. If it is sealed, this needs the keys."`
 }
 
-func (showCommand) Help() string {
-	return `Shows one record by its primary key, expired or not. The response is read only with --reveal.
-
-Example: idem show 'tenant-1/POST %2Forders' 7f3c9a52-0d1e --reveal`
-}
-
 // shownRecord is the JSON document of idem show.
 type shownRecord struct {
 	*record.Record

@@ -15,13 +15,6 @@ type statsCommand struct {
 	Exact bool `help:"Count, and do not estimate: reads the whole table, until --timeout."`
 }
 
-func (statsCommand) Help() string {
-	return `Reads no record: the figures come from the catalog, the statistics and the locks, so that the size of the table does not matter. An estimate says
-what it is based on. --exact counts by reading the whole table in one statement, until --timeout.
-
-Example: idem stats --exact --timeout 5m`
-}
-
 // Run prints the figures, and with --exact also counts the records.
 func (c *statsCommand) Run(s *session) error {
 	v, err := readStats(s)
@@ -193,13 +186,6 @@ func statsText(p *page.Page, v stats.Stats, counted *record.Counts) {
 
 type watchCommand struct {
 	Every span `default:"2s" placeholder:"SPAN" help:"Time between two readings. Default: ${default}."`
-}
-
-func (watchCommand) Help() string {
-	return `Prints the figures of stats repeatedly, until Ctrl-C. A terminal is cleared before each reading. With --json it writes one line for
-each reading.
-
-Example: idem watch --every 5s`
 }
 
 // Run prints readings until the command is interrupted. An error of the first reading ends it. A

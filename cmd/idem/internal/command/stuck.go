@@ -19,15 +19,6 @@ type stuckCommand struct {
 	sealKeys
 }
 
-func (stuckCommand) Help() string {
-	return `Lists what needs a person: transactions that hold keys for long, operations that are parked, operations that are due and that no process
-executes, and records that an fn left behind because it ended its own transaction. A sealed error of an operation needs the keys. No index leads to
-records that were left behind: a table above 64 MB is scanned only with --scan. The exit code is 3 if something was found, and otherwise 6 if the
-table was not scanned.
-
-Example: idem stuck --older 5m --scan`
-}
-
 // maxHolders is the maximum number of sessions that are listed.
 const maxHolders = 1000
 

@@ -26,15 +26,6 @@ type uiCommand struct {
 	sealKeys
 }
 
-func (uiCommand) Help() string {
-	return `Serves a web page until Ctrl-C: figures, operations with their steps, the outbox by topic, dead letters, keys in flight, the audit log,
-charts of the last hour, and the findings of the doctor. It only reads. With --write, a person who enters the token may retry, resolve and cancel
-operations, and redrive and drop dead letters, each with a reason. The token is that of the variable IDEM_UI_TOKEN, or a new one, which is printed.
-The connection is not encrypted: from another machine, use ssh -L.
-
-Example: idem ui --write`
-}
-
 // maxPageTimeout is the maximum time for a statement of a page. A longer --timeout does not apply.
 const maxPageTimeout = 10 * time.Second
 
