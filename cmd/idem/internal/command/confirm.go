@@ -16,14 +16,14 @@ type confirmFlag struct {
 }
 
 // ask says what the command will do, and waits for the answer. It returns nil if the person agrees,
-// and a refusedError otherwise. Without a terminal it returns a refusedError unless --yes was given:
+// and an error otherwise. Without a terminal it returns an error unless --yes was given:
 // a script must state that it wants the change.
 func (c confirmFlag) ask(s *session, will string) error {
 	if c.Yes {
 		return nil
 	}
 	if !s.InIsTerminal {
-		return refusedError{"nothing was changed: this " + will + "; there is no terminal to ask at, so give --yes"}
+		return unchanged("nothing was changed: this %s; there is no terminal to ask at, so give --yes", will)
 	}
 	fmt.Fprintf(s.Stderr, "This %s.\nContinue? [y/N] ", will)
 	answer, err := readLine(s.ctx, s)
@@ -37,7 +37,7 @@ func (c confirmFlag) ask(s *session, will string) error {
 	case "y", "yes":
 		return nil
 	}
-	return refusedError{"nothing was changed"}
+	return unchanged("nothing was changed")
 }
 
 // readLine returns a line of standard input, or the cause of ctx when ctx is done. A read from a

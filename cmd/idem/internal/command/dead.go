@@ -55,7 +55,7 @@ func (f deadLetterFilter) find(s *session, id string, reveal bool) (*record.Dead
 	case err != nil:
 		return nil, err
 	case len(found) == 0:
-		return nil, noRecordError{fmt.Sprintf("there is no such dead letter %s: see idem dead list", page.Safe(id))}
+		return nil, noRecord("there is no such dead letter %s: see idem dead list", page.Safe(id))
 	case len(found) > 1:
 		return nil, usage("there are several dead letters %s, such as %s and %s: choose one by --side, --consumer and --source",
 			page.Safe(id), deadLetterName(found[0].LetterName), deadLetterName(found[1].LetterName))
@@ -247,7 +247,7 @@ func (c *deadLetterSelection) choose(s *session) ([]record.DeadLetter, error) {
 			return nil, err
 		}
 		if len(found) == 0 {
-			return nil, noRecordError{"the filters select no dead letter: see idem dead list"}
+			return nil, noRecord("the filters select no dead letter: see idem dead list")
 		}
 	} else {
 		one, err := c.find(s, c.ID, false)
@@ -275,7 +275,7 @@ func (c *deadLetterSelection) change(
 
 // errDeadLetterChanged means that a dead letter was redriven, dropped or dead-lettered again
 // meanwhile.
-var errDeadLetterChanged = skippedError{noRecordError{"nothing was done: each dead letter has changed since it was read"}}
+var errDeadLetterChanged = skippedError{noRecord("nothing was done: each dead letter has changed since it was read")}
 
 type deadRedriveCommand struct {
 	deadLetterSelection

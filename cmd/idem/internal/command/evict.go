@@ -33,12 +33,12 @@ func (c *evictCommand) Run(s *session) error {
 	case found == nil:
 		return c.missing()
 	case found.ExecutionID != c.Execution:
-		return noRecordError{fmt.Sprintf("nothing was changed: the record of %s belongs to execution %s, which is not that of --execution",
-			c.recordArgs.String(), found.ExecutionID)}
+		return noRecord("nothing was changed: the record of %s belongs to execution %s, which is not that of --execution",
+			c.recordArgs.String(), found.ExecutionID)
 	}
 	if operation != nil && (operation.State == record.Running || operation.State == record.Parked) {
-		return refusedError{fmt.Sprintf("nothing was changed: the key belongs to operation %s, which has not ended; "+
-			"idem operation cancel ends and undoes it", found.ExecutionID)}
+		return unchanged("nothing was changed: the key belongs to operation %s, which has not ended; "+
+			"idem operation cancel ends and undoes it", found.ExecutionID)
 	}
 	abridge(&found.Key, false)
 	state := found.State
@@ -52,7 +52,7 @@ func (c *evictCommand) Run(s *session) error {
 		do: func(ctx context.Context, _ *record.Record) error {
 			evicted, err := record.Evict(ctx, s.pool, changeTimeout, c.Scope, c.Key, c.Execution)
 			if err == nil && !evicted {
-				return noRecordError{"nothing was deleted: the record of " + c.recordArgs.String() + " has changed meanwhile"}
+				return noRecord("nothing was deleted: the record of %s has changed meanwhile", c.recordArgs.String())
 			}
 			return err
 		},

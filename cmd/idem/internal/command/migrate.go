@@ -119,8 +119,8 @@ func checkSchemaExists(s *session, db *sql.DB) error {
 	if err := db.QueryRowContext(s.ctx, "SELECT to_regclass('idem.records') IS NOT NULL").Scan(&there); err != nil || there {
 		return err
 	}
-	return refusedError{"nothing was applied: by the table public.idem_goose_version all migrations are applied, but there is no idem.records. " +
-		"Restore the schema idem from a backup; or, if its records are lost, DROP TABLE public.idem_goose_version and run the command again"}
+	return unchanged("nothing was applied: by the table public.idem_goose_version all migrations are applied, but there is no idem.records. " +
+		"Restore the schema idem from a backup; or, if its records are lost, DROP TABLE public.idem_goose_version and run the command again")
 }
 
 // names joins the names of migrations for a question or a message.

@@ -45,7 +45,7 @@ func (c *operationID) find(s *session, work func(context.Context, pgx.Tx, *recor
 		return found, err
 	})
 	if err == nil && found == nil {
-		err = noRecordError{"there is no operation " + id.String() + ": it was a single transaction, or it was purged with its record; idem list has records"}
+		err = noRecord("there is no operation %s: it was a single transaction, or it was purged with its record; idem list has records", id.String())
 	}
 	return found, err
 }
@@ -191,7 +191,7 @@ func (c *operationHistoryCommand) Run(s *session) error {
 	history, err := operation.History(ctx, s.pool, found.ID, opts...)
 	switch {
 	case errors.Is(err, operation.ErrUnknownOperation):
-		return noRecordError{"operation " + found.ID + " was purged meanwhile"}
+		return noRecord("operation %s was purged meanwhile", found.ID)
 	case errors.Is(err, idem.ErrUnreadable):
 		return errors.Join(err, errors.New("give its keys with --seal-keys or IDEM_SEAL_KEYS"))
 	case err != nil:

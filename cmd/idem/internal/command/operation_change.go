@@ -43,7 +43,7 @@ func (c *operationSelection) choose(s *session, state string, also ...string) ([
 		}
 		one, err := (&operationID{c.ID}).find(s, nil)
 		if err == nil && !slices.Contains(append(also, state), one.State) {
-			err = refusedError{fmt.Sprintf("nothing was changed: operation %s is %s", one.ID, one.State)}
+			err = unchanged("nothing was changed: operation %s is %s", one.ID, one.State)
 		}
 		if err != nil {
 			return nil, err
@@ -57,7 +57,7 @@ func (c *operationSelection) choose(s *session, state string, also ...string) ([
 		})
 	})
 	if err == nil && len(found) == 0 {
-		err = noRecordError{"the filters select no " + state + " operation: see idem operation list"}
+		err = noRecord("the filters select no %s operation: see idem operation list", state)
 	}
 	openOperations(found, nil, false)
 	return found, err
@@ -77,9 +77,9 @@ func changeOperations(
 			err := do(ctx, o)
 			switch {
 			case errors.Is(err, operation.ErrUnknownOperation):
-				return skippedError{noRecordError{"nothing was changed: operation " + o.ID + " was purged meanwhile"}}
+				return skippedError{noRecord("nothing was changed: operation %s was purged meanwhile", o.ID)}
 			case errors.Is(err, operation.ErrNotParked):
-				return skippedError{refusedError{fmt.Sprintf("nothing was changed: operation %s has changed since it was read (%v)", o.ID, err)}}
+				return skippedError{unchanged("nothing was changed: operation %s has changed since it was read (%v)", o.ID, err)}
 			}
 			return err
 		},
@@ -196,7 +196,7 @@ func (c *operationResolveCommand) Run(s *session) error {
 		return err
 	})
 	if err == nil && o.State != record.Parked {
-		err = refusedError{fmt.Sprintf("nothing was changed: operation %s is %s, and not parked", o.ID, o.State)}
+		err = unchanged("nothing was changed: operation %s is %s, and not parked", o.ID, o.State)
 	}
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func (c *operationResolveCommand) Run(s *session) error {
 	call := c.call(record.CallsInDoubt(o, steps))
 	switch {
 	case call == nil:
-		return refusedError{fmt.Sprintf("nothing was changed: operation %s has no such call in doubt; see retry and cancel", o.ID)}
+		return unchanged("nothing was changed: operation %s has no such call in doubt; see retry and cancel", o.ID)
 	case call.IsUndo() && c.Value != "":
 		return usage("the call is an undo, which has no value: leave out --value")
 	// Without a value the function would get the zero value of its type, which is rarely right.

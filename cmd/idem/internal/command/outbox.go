@@ -163,9 +163,9 @@ func (c *outboxForgetCommand) Run(s *session) error {
 			err := outbox.ForgetRelay(ctx, pool, c.Name)
 			switch {
 			case errors.Is(err, outbox.ErrNoRelay):
-				return noRecordError{fmt.Sprintf("there is no relay %q", page.Safe(c.Name))}
+				return noRecord("there is no relay %q", page.Safe(c.Name))
 			case errors.Is(err, outbox.ErrRelayRuns):
-				return refusedError{fmt.Sprintf("nothing was changed: a process runs the relay %q; stop it first", page.Safe(c.Name))}
+				return unchanged("nothing was changed: a process runs the relay %q; stop it first", page.Safe(c.Name))
 			}
 			return err
 		},

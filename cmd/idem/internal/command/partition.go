@@ -3,7 +3,6 @@ package command
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -51,7 +50,7 @@ func (c *partitionCommand) Run(s *session) error {
 	var refused *partition.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		return refusedError{"nothing was changed: " + strings.Join(refused.Reasons, "; ")}
+		return unchanged("nothing was changed: %v", refused)
 	case err != nil:
 		return fmt.Errorf("%w; run it again to continue, or idem partition --abort %s to undo it", err, c.Table)
 	}
@@ -72,7 +71,7 @@ func (c *partitionCommand) abort(s *session, pool *pgxpool.Pool, config partitio
 		return err
 	}
 	if !begun {
-		return noRecordError{fmt.Sprintf("there is no interrupted run for idem.%s", c.Table)}
+		return noRecord("there is no interrupted run for idem.%s", c.Table)
 	}
 	return s.show(shownPartition{Table: c.Table, Aborted: true}, func(p *page.Page) { p.Printf("undone: idem.%s is as before\n", c.Table) })
 }

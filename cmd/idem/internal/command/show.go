@@ -167,7 +167,7 @@ func (n *recordArgs) String() string {
 
 // missing is the error for a record that does not exist.
 func (n *recordArgs) missing() error {
-	return noRecordError{"there is no record of " + n.String() + scopeHint(n.Scope)}
+	return noRecord("there is no record of %s%s", n, scopeHint(n.Scope))
 }
 
 // abridge abridges a key for display, unless whole is set: a person who has scope, key and request
