@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -162,10 +161,7 @@ func (c *deadShowCommand) Run(s *session) error {
 		if shown.Headers, err = db.ReadHeaders(found.Headers); err != nil {
 			return err
 		}
-		if shown.Payload = found.Payload; found.Payload != nil && utf8.Valid(found.Payload) {
-			text := string(found.Payload)
-			shown.PayloadText = &text
-		}
+		shown.Payload, shown.PayloadText = found.Payload, record.TextOf(found.Payload)
 	}
 	return s.show(shown, func(p *page.Page) { c.text(p, &shown) })
 }

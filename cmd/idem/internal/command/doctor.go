@@ -74,22 +74,8 @@ func (s *shownChecks) verdict() error {
 
 // newShownChecks counts the findings by level.
 func newShownChecks(results []doctor.Result) shownChecks {
-	shown := shownChecks{Checks: results}
-	for _, result := range results {
-		for _, finding := range result.Findings {
-			switch finding.Level {
-			case doctor.Problem:
-				shown.Problems++
-			case doctor.Warning:
-				shown.Warnings++
-			case doctor.Note:
-				shown.Notes++
-			case doctor.Unknown:
-				shown.Unknown++
-			}
-		}
-	}
-	return shown
+	n := doctor.Count(results)
+	return shownChecks{n[doctor.Problem], n[doctor.Warning], n[doctor.Note], n[doctor.Unknown], results}
 }
 
 // text prints all findings, the most severe first. If all is set, it also prints the checks without

@@ -58,7 +58,9 @@ func unchanged(format string, args ...any) error {
 }
 
 // usage returns the error for invalid arguments.
-func usage(format string, args ...any) error { return exitError{exitUsage, fmt.Sprintf(format, args...)} }
+func usage(format string, args ...any) error {
+	return exitError{exitUsage, fmt.Sprintf(format, args...)}
+}
 
 // finish prints the error in one line, and returns the exit code.
 //

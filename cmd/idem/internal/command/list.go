@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/internal/txn"
 )
 
 // limitFlag is the flag of each list for its maximum length.
@@ -173,8 +173,7 @@ func (c *listCommand) Run(s *session) error {
 		return found, err
 	})
 	// 57014 is query_canceled. The general advice for it names --scope, which matters most here.
-	var server *pgconn.PgError
-	if errors.As(err, &server) && server.Code == "57014" && c.Scope == "" {
+	if txn.HasCode(err, "57014") && c.Scope == "" {
 		return errors.New("--timeout ended the list: without --scope it may scan all records; add --scope, or raise --timeout")
 	}
 	return err

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -52,10 +51,7 @@ func (c *showCommand) Run(s *session) error {
 		if err := c.open(s, found); err != nil {
 			return err
 		}
-		if found.Body != nil && utf8.Valid(found.Body) {
-			text := string(found.Body)
-			shown.BodyText = &text
-		}
+		shown.BodyText = record.TextOf(found.Body)
 	}
 	abridge(&found.Key, c.Full)
 	return s.show(shown, func(p *page.Page) { c.text(p, found) })

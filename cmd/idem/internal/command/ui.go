@@ -16,7 +16,6 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 	"github.com/idem-go/idem/cmd/idem/ui"
-	"github.com/idem-go/idem/seal"
 )
 
 type uiCommand struct {
@@ -73,12 +72,8 @@ func (c *uiCommand) config(s *session) (ui.Config, error) {
 	if err := s.inTx(func(ctx context.Context, tx pgx.Tx) error { _, err := record.Locate(ctx, tx); return err }); err != nil {
 		return ui.Config{}, err
 	}
-	config := ui.Config{Pool: s.pool, ReadOnly: !c.Write, Timeout: timeout}
-	secrets, err := c.secrets(s)
-	if err == nil && len(secrets) > 0 {
-		config.Sealer = seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets})
-	}
-	return config, err
+	sealer, err := c.sealer(s)
+	return ui.Config{Pool: s.pool, ReadOnly: !c.Write, Timeout: timeout, Sealer: sealer}, err
 }
 
 // protect sets who may see the page and who may act. It returns the token if it generated one, so

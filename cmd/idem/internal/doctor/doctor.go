@@ -44,6 +44,17 @@ type Result struct {
 	Findings []Finding `json:"findings"`
 }
 
+// Count returns the number of findings of each level.
+func Count(results []Result) map[Level]int {
+	counts := map[Level]int{}
+	for _, result := range results {
+		for _, finding := range result.Findings {
+			counts[finding.Level]++
+		}
+	}
+	return counts
+}
+
 // check is a named test that adds findings to an exam.
 type check struct {
 	name string

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/txn"
 )
 
 // serverChecks look at the server as a whole. They need no table of idem, so they also help on the
@@ -219,7 +221,7 @@ func (e *exam) gateway() {
 		_, err := tx.Exec(e.ctx, "SELECT set_config('synchronous_commit', current_setting('synchronous_commit'), true)")
 		return err
 	})
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == "0A000" {
+	if txn.HasCode(err, "0A000") {
 		e.note("a gateway such as that of Multigres sets synchronous_commit itself: a purge waits for the disk and for standbys",
 			"nothing; docs/portability.md")
 		return
@@ -231,17 +233,15 @@ func (e *exam) gateway() {
 // readFacts needs. It reports false for any other error.
 func (p *target) unsupported(ctx context.Context, err error) (Result, bool) {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || refused.Code != "42883" && refused.Code != "0A000" && refused.Code != "42704" {
+	if !ok || !txn.HasCode(err, "42883", "0A000", "42704") {
 		return Result{}, false
 	}
-	result := Result{Check: kindCheck, Findings: []Finding{}}
 	var version string
 	if p.pool.QueryRow(ctx, "SELECT version()").Scan(&version) != nil {
 		version = "an unknown server"
 	}
 	what := fmt.Sprintf("nothing else was checked: this is %s, and it refuses the first query of the checks: %s (SQLSTATE %s)", version, refused.Message, refused.Code)
-	result.Findings = append(result.Findings, Finding{Problem, what, "docs/portability.md"})
-	return result, true
+	return Result{Check: kindCheck, Findings: []Finding{{Problem, what, "docs/portability.md"}}}, true
 }
 
 const kindCheck = "server"

@@ -2,15 +2,14 @@ package partition
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/txn"
 )
 
 // lockTimeout is the lock timeout of a statement behind which other sessions queue. retryDelay is
@@ -39,7 +38,9 @@ func (j *job) prepare(ctx context.Context) error {
 	return j.in(ctx, lockTimeout, func(tx pgx.Tx) error {
 		statements := []string{fmt.Sprintf("CREATE TABLE %s (LIKE %s INCLUDING ALL EXCLUDING INDEXES, PRIMARY KEY (%s)) PARTITION BY HASH (%[3]s)",
 			j.parted, j.old, strings.Join(j.key, ", "))}
-		settings, err := text(ctx, tx, `SELECT coalesce('WITH (' || array_to_string(reloptions, ', ') || ')', '') FROM pg_class WHERE oid = $1::text::regclass`, j.old)
+		var settings string
+		err := tx.QueryRow(ctx, `SELECT coalesce('WITH (' || array_to_string(reloptions, ', ') || ')', '')
+			FROM pg_class WHERE oid = $1::text::regclass`, j.old).Scan(&settings)
 		if err != nil {
 			return err
 		}
@@ -144,13 +145,13 @@ func (j *job) locked(ctx context.Context, phase string, work func(pgx.Tx) error)
 		err := j.in(ctx, lockTimeout, work)
 		j.report.Longest = max(j.report.Longest, time.Since(begin))
 		// 55P03: lock timeout; 40P01: deadlock.
-		if !hasCode(err, "55P03", "40P01") || time.Now().After(deadline) {
+		if !txn.HasCode(err, "55P03", "40P01") || time.Now().After(deadline) {
 			return err
 		}
 		if j.Progress != nil {
 			j.Progress(Progress{Phase: phase, Waiting: err})
 		}
-		if err := sleep(ctx, retryDelay); err != nil {
+		if err := txn.Sleep(ctx, retryDelay); err != nil {
 			return err
 		}
 	}
@@ -180,29 +181,4 @@ func execute(ctx context.Context, tx pgx.Tx, statements []string) error {
 		}
 	}
 	return nil
-}
-
-// text returns the only value of a query.
-func text(ctx context.Context, tx pgx.Tx, sql string, args ...any) (s string, err error) {
-	err = tx.QueryRow(ctx, sql, args...).Scan(&s)
-	return s, err
-}
-
-// hasCode reports whether err is a Postgres error with one of the codes.
-func hasCode(err error, codes ...string) bool {
-	var refused *pgconn.PgError
-	if !errors.As(err, &refused) {
-		return false
-	}
-	return slices.Contains(codes, refused.Code)
-}
-
-// sleep waits for d. It returns the cause if ctx ends earlier.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -2,8 +2,6 @@ package record
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -28,39 +26,27 @@ type StateCount struct {
 	ResponseBytes int64  `json:"response_bytes"` // the stored size of all bodies
 }
 
-// CountAll counts all records in one statement that reads the whole table.
+// CountAll counts all records in one statement that reads the whole table. A row of the result has
+// the sums of a state or of a key id.
 func CountAll(ctx context.Context, tx pgx.Tx) (*Counts, error) {
 	rows, _ := tx.Query(ctx, `
-		SELECT state, coalesce(sealed_by, ''), count(*) FILTER (WHERE expires_at > now()), count(*) FILTER (WHERE expires_at <= now()),
-			coalesce(sum(pg_column_size(body)), 0)::int8
-		FROM idem.records GROUP BY 1, 2 ORDER BY 1, 2`) // ForEachRow returns the error
+		SELECT grouping(state) = 0, (CASE WHEN grouping(state) = 0 THEN state ELSE coalesce(sealed_by, '') END) COLLATE "C",
+			count(*) FILTER (WHERE expires_at > now()), count(*) FILTER (WHERE expires_at <= now()),
+			coalesce(sum(pg_column_size(body)), 0)::int8, count(*) FILTER (WHERE state IN ('completed', 'failed'))
+		FROM idem.records GROUP BY GROUPING SETS ((state), (coalesce(sealed_by, ''))) ORDER BY 2`) // ForEachRow returns the error
 	counts := &Counts{States: []StateCount{}, Sealed: []SealCount{}}
-	sealed := map[string]int64{}
-	var row StateCount
-	var key string
-	_, err := pgx.ForEachRow(rows, []any{&row.State, &key, &row.Live, &row.Expired, &row.ResponseBytes}, func() error {
-		counts.add(row)
-		if row.State != Processing && row.State != Running {
-			sealed[key] += row.Live + row.Expired
+	var isState bool
+	var state StateCount
+	var sealed SealCount
+	_, err := pgx.ForEachRow(rows, []any{&isState, &state.State, &state.Live, &state.Expired, &state.ResponseBytes, &sealed.Records}, func() error {
+		if sealed.Key = state.State; isState {
+			counts.States = append(counts.States, state)
+		} else if sealed.Records > 0 {
+			counts.Sealed = append(counts.Sealed, sealed)
 		}
 		return nil
 	})
-	for _, key := range slices.Sorted(maps.Keys(sealed)) {
-		counts.Sealed = append(counts.Sealed, SealCount{key, sealed[key]})
-	}
 	return counts, err
-}
-
-// add merges row into the last state. The query groups by state and key id, and this sum drops the
-// key id again. It relies on the order of the rows: equal states follow each other.
-func (c *Counts) add(row StateCount) {
-	if last := len(c.States) - 1; last >= 0 && c.States[last].State == row.State {
-		c.States[last].Live += row.Live
-		c.States[last].Expired += row.Expired
-		c.States[last].ResponseBytes += row.ResponseBytes
-		return
-	}
-	c.States = append(c.States, row)
 }
 
 // Inserted returns how many records were inserted since the statistics of the server were reset.
