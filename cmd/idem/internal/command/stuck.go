@@ -124,8 +124,8 @@ func printHolders(p *page.Page, held []record.Holder) {
 		columns: page.Columns(">PID", ">FOR", ">KEYS", "ROLE", "APPLICATION", "STATE", "WAITS FOR"),
 		row: func(_ *page.Page, h *record.Holder) []string {
 			age := "?"
-			if h.Visible {
-				age = page.Age(h.Since)
+			if h.Visible() {
+				age = page.Age(h.Since())
 			}
 			return []string{fmt.Sprint(h.PID), age, fmt.Sprint(h.Keys), page.Safe(h.Role), page.Safe(h.Application), h.State, h.Waiting}
 		},

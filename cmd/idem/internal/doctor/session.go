@@ -254,12 +254,12 @@ func heldKeys(e *exam) {
 	holders, err := record.Holders(e.ctx, e.tx, e.opts.Limits.OldTransaction, maxCounted)
 	unseen := 0
 	for _, h := range holders {
-		if !h.Visible {
+		if !h.Visible() {
 			unseen++
 			continue
 		}
 		what, remedy := fmt.Sprintf("process %d of the role %s (%s) has held keys for %s: callers of those keys get ErrInProgress",
-			h.PID, page.Safe(h.Role), h.State, page.Age(h.Since)), "see idem stuck"
+			h.PID, page.Safe(h.Role), h.State, page.Age(h.Since())), "see idem stuck"
 		if h.Blocker != nil {
 			what, remedy = what+". It is blocked by "+h.Blocker.String(), h.Blocker.Remedy()
 		}
