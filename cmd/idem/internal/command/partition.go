@@ -54,7 +54,11 @@ func (c *partitionCommand) Run(s *session) error {
 	case err != nil:
 		return fmt.Errorf("%w; run it again to continue, or idem partition --abort %s to undo it", err, c.Table)
 	}
-	return s.show(newShownPartition(c.Table, c.Parts, report), func(p *page.Page) {
+	shown := shownPartition{
+		Table: c.Table, Parts: c.Parts, Resumed: report.Resumed, Copied: report.Copied, Compared: report.Compared,
+		Seconds: report.Duration.Seconds(), Waited: report.Longest.Seconds(),
+	}
+	return s.show(shown, func(p *page.Page) {
 		p.Printf("idem.%s has %d partitions: %s rows copied, %s compared, in %s; writers waited for %s at most\n", c.Table, c.Parts,
 			page.Count(report.Copied), page.Count(report.Compared), page.Age(report.Duration), report.Longest.Round(time.Millisecond))
 	})
@@ -94,12 +98,4 @@ type shownPartition struct {
 	Compared int64   `json:"compared"`
 	Seconds  float64 `json:"seconds"`
 	Waited   float64 `json:"writers_waited_seconds"` // the longest wait
-}
-
-// newShownPartition returns the JSON document of a finished run.
-func newShownPartition(table string, parts int, r partition.Report) shownPartition {
-	return shownPartition{
-		Table: table, Parts: parts, Resumed: r.Resumed, Copied: r.Copied, Compared: r.Compared,
-		Seconds: r.Duration.Seconds(), Waited: r.Longest.Seconds(),
-	}
 }
