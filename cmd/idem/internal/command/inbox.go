@@ -44,7 +44,7 @@ func (inboxStatsCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(map[string]any{"consumers": append([]record.Consumer{}, consumers...)}, func(p *page.Page) { consumerTable.print(p, consumers) })
+	return s.show(map[string]any{"consumers": consumers}, func(p *page.Page) { consumerTable.print(p, consumers) })
 }
 
 // ageOf returns the time since at, or "" if at is nil.

@@ -70,7 +70,7 @@ func showList[T any](
 			next = mark(&rows[limit-1])
 		}
 	}
-	document := map[string]any{name: append([]T{}, rows...), "more": more}
+	document := map[string]any{name: rows, "more": more}
 	if next != "" {
 		document["next"] = next
 	}

@@ -62,7 +62,7 @@ func (c *operationShowCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	t.Input, t.Steps, t.Signals = &t.Operation.Input, append([]record.Step{}, t.Steps...), append([]record.Signal{}, t.Signals...)
+	t.Input = &t.Operation.Input
 	t.LastError.Open(t.ID, sealer)
 	abridge(&t.Key, c.Full)
 	for _, d := range record.CallsInDoubt(t.Operation, t.Steps) {

@@ -32,7 +32,7 @@ func (c *stuckCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	found := stuck{Held: []record.Holder{}, Parked: []record.Operation{}, Unattended: []record.Operation{}, LeftBehind: []record.Record{}}
+	found := stuck{LeftBehind: []record.Record{}} // not nil, so that JSON shows an empty list as []
 	err = s.inTx(func(ctx context.Context, tx pgx.Tx) error { return c.read(ctx, tx, &found) })
 	openOperations(found.Parked, sealer, c.Full)
 	openOperations(found.Unattended, sealer, c.Full)
@@ -75,22 +75,17 @@ func (f *stuck) any() bool {
 
 // read finds everything but the records that were left behind. Only a scan of the table finds
 // those, because they have no index.
-func (c *stuckCommand) read(ctx context.Context, tx pgx.Tx, found *stuck) error {
+func (c *stuckCommand) read(ctx context.Context, tx pgx.Tx, found *stuck) (err error) {
 	old := time.Duration(c.Older)
-	held, err := record.Holders(ctx, tx, old, maxHolders)
-	if err != nil {
+	if found.Held, err = record.Holders(ctx, tx, old, maxHolders); err != nil {
 		return err
 	}
-	unattended, err := record.UnattendedOperations(ctx, tx, old)
-	if err != nil {
+	if found.Unattended, err = record.UnattendedOperations(ctx, tx, old); err != nil {
 		return err
 	}
-	parked, err := record.ParkedOperations(ctx, tx)
-	if err != nil {
+	if found.Parked, err = record.ParkedOperations(ctx, tx); err != nil {
 		return err
 	}
-	// The fields are not nil, so that JSON shows an empty list as [] and not as null.
-	found.Held, found.Unattended, found.Parked = append(found.Held, held...), append(found.Unattended, unattended...), append(found.Parked, parked...)
 	found.size, err = record.Size(ctx, tx)
 	found.Scanned = c.Scan || found.size <= scanLimit
 	return err
