@@ -7,6 +7,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -327,27 +328,19 @@ func (o Options) withDefaults() Options {
 		o.Now = time.Now
 	}
 	l := &o.Limits
-	set(&l.OldestServer, 140000)
-	set(&l.OldTransaction, 5*time.Minute)
-	set(&l.OldXmin, 1_000_000)
-	set(&l.ClockDifference, 2*time.Second)
-	set(&l.ConnectionsShare, 0.8)
-	set(&l.LocksShare, 0.5)
-	set(&l.DeadShare, 0.3)
-	set(&l.DeadRows, 50_000)
-	set(&l.BloatedSize, 64<<20)
-	set(&l.PurgeLag, 24*time.Hour)
-	set(&l.OldMessage, 5*time.Minute)
-	set(&l.OldFailure, 15*time.Minute)
-	set(&l.ScanUpTo, 64<<20)
-	set(&l.Statement, 10*time.Second)
+	l.OldestServer = cmp.Or(l.OldestServer, 140000)
+	l.OldTransaction = cmp.Or(l.OldTransaction, 5*time.Minute)
+	l.OldXmin = cmp.Or(l.OldXmin, 1_000_000)
+	l.ClockDifference = cmp.Or(l.ClockDifference, 2*time.Second)
+	l.ConnectionsShare = cmp.Or(l.ConnectionsShare, 0.8)
+	l.LocksShare = cmp.Or(l.LocksShare, 0.5)
+	l.DeadShare = cmp.Or(l.DeadShare, 0.3)
+	l.DeadRows = cmp.Or(l.DeadRows, 50_000)
+	l.BloatedSize = cmp.Or(l.BloatedSize, 64<<20)
+	l.PurgeLag = cmp.Or(l.PurgeLag, 24*time.Hour)
+	l.OldMessage = cmp.Or(l.OldMessage, 5*time.Minute)
+	l.OldFailure = cmp.Or(l.OldFailure, 15*time.Minute)
+	l.ScanUpTo = cmp.Or(l.ScanUpTo, 64<<20)
+	l.Statement = cmp.Or(l.Statement, 10*time.Second)
 	return o
-}
-
-// set assigns standard to a value that is zero.
-func set[T comparable](value *T, standard T) {
-	var zero T
-	if *value == zero {
-		*value = standard
-	}
 }

@@ -232,9 +232,6 @@ func tableNames(of func(*expected) bool) (found []string) {
 	return found
 }
 
-// keyColumns returns the columns of the primary key.
-func (t *expected) keyColumns() []string { return strings.Split(t.key, ", ") }
-
 // index splits an element of expected.indexes into the name and the definition of the index.
 func index(of string) (name, definition string) {
 	name, definition, _ = strings.Cut(of, " ")

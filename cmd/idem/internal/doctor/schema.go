@@ -172,7 +172,7 @@ func collation(e *exam) {
 	for _, r := range e.relations {
 		var wrong, alter []string
 		for _, a := range found {
-			if a.OID == r.OID && a.Type == "text" && a.Collation != `"C"` && r.Root && slices.Contains(r.expectation().keyColumns(), a.Name) {
+			if a.OID == r.OID && a.Type == "text" && a.Collation != `"C"` && r.Root && slices.Contains(strings.Split(r.expectation().key, ", "), a.Name) {
 				wrong = append(wrong, a.Name+" has "+a.Collation)
 				alter = append(alter, fmt.Sprintf(`ALTER %s TYPE text COLLATE "C"`, a.Name))
 			}

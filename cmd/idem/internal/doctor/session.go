@@ -191,16 +191,10 @@ func xminStandby(e *exam) {
 			"end that query on the standby, or set hot_standby_feedback = off there")
 	})
 	if !e.seesAll {
-		e.hiddenStandbys("how far standbys delay vacuum was not checked")
-	}
-}
-
-// hiddenStandbys adds a finding of level Unknown if standbys exist that the role cannot see.
-func (e *exam) hiddenStandbys(what string) {
-	var count int
-	e.one("SELECT count(*) FROM pg_stat_replication WHERE sent_lsn IS NULL", nil, &count)
-	if count > 0 {
-		e.hidden(fmt.Sprintf("%s, of %d of them", what, count))
+		var unseen int
+		if e.one("SELECT count(*) FROM pg_stat_replication WHERE sent_lsn IS NULL", nil, &unseen); unseen > 0 {
+			e.hidden(fmt.Sprintf("how far standbys delay vacuum was not checked, of %d of them", unseen))
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -58,7 +59,7 @@ func Verify(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func
 	if opts.Against != nil {
 		made = slices.Concat(made, againstChecks)
 	}
-	set(&opts.Limits.Statement, walkTimeout)
+	opts.Limits.Statement = cmp.Or(opts.Limits.Statement, walkTimeout)
 	return examine(ctx, pool, opts, made, progress)
 }
 
