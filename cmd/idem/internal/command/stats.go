@@ -96,12 +96,12 @@ func newShownStats(v stats.Stats) shownStats {
 	sweep := v.Purge.Sweep("records")
 	return shownStats{
 		At:      v.ReadAt.UTC(),
-		Records: newShownFigure(v.Records.Count, same), Expired: newShownFigure(v.Records.Expired, same), Oldest: newShownFigure(v.Records.OldestExpired, inSeconds),
-		Dead: newShownFigure(v.Records.DeadRows, same), HeapBytes: v.Records.HeapBytes, IndexBytes: v.Records.IndexBytes, OtherBytes: v.Records.OtherBytes,
+		Records: newShownFigure(v.Records.Count), Expired: newShownFigure(v.Records.Expired), Oldest: newShownFigure(v.Records.OldestExpired),
+		Dead: newShownFigure(v.Records.DeadRows), HeapBytes: v.Records.HeapBytes, IndexBytes: v.Records.IndexBytes, OtherBytes: v.Records.OtherBytes,
 		AnalyzedAt: timeOrNil(v.Records.AnalyzedAt), VacuumedAt: timeOrNil(v.Records.VacuumedAt),
-		InFlight: shownInFlight{v.InFlight.Transactions, v.InFlight.Keys, newShownFigure(v.InFlight.Oldest, inSeconds)},
+		InFlight: shownInFlight{v.InFlight.Transactions, v.InFlight.Keys, newShownFigure(v.InFlight.Oldest)},
 		Purge: shownPurging{
-			Lag: newShownFigure(v.Purge.Lag, inSeconds), Speed: newShownFigure(v.Purge.Rate, func(f float64) any { return f }),
+			Lag: newShownFigure(v.Purge.Lag), Speed: newShownFigure(v.Purge.Rate),
 			UnderWay: sweep.Active(), WaitingFor: string(sweep.WaitingFor), Pages: sweep.Pages, TotalPages: sweep.TotalPages, LastEnded: timeOrNil(sweep.LastFinishedAt),
 		},
 	}
@@ -118,18 +118,17 @@ func inMood(p *page.Page, mood, text string) string {
 	return text
 }
 
-// newShownFigure returns a figure with its value converted for JSON.
-func newShownFigure[T any](f stats.Figure[T], value func(T) any) shownFigure {
+// newShownFigure returns a figure for JSON. A duration is shown in seconds.
+func newShownFigure[T any](f stats.Figure[T]) shownFigure {
 	shown := shownFigure{Quality: string(f.Quality), Note: f.Note}
 	if f.Known() {
-		shown.Value = value(f.Value)
+		shown.Value = f.Value
+	}
+	if span, ok := shown.Value.(time.Duration); ok {
+		shown.Value = span.Seconds()
 	}
 	return shown
 }
-
-// same and inSeconds are conversions for newShownFigure.
-func same(n int64) any              { return n }
-func inSeconds(d time.Duration) any { return d.Seconds() }
 
 // timeOrNil returns t in UTC, or nil for the zero time, which JSON shows as null.
 func timeOrNil(t time.Time) *time.Time {

@@ -287,32 +287,25 @@ func (e *exam) indexes() []foundIndex {
 // primaryKey looks for a primary key that is missing, invalid or on other columns. The guarantee of
 // idem rests on the primary key of idem.records: without it, two transactions can claim one key.
 func primaryKey(e *exam) {
+	const remedy = "stop all users of the table, remove duplicate rows, then "
 	found := e.indexes()
 	for _, r := range e.relations {
-		e.primaryKeyOf(&r, found)
-	}
-}
-
-// primaryKeyOf adds the finding about the primary key of one relation. A view has none, and the
-// check table reports it.
-func (e *exam) primaryKeyOf(r *relation, found []foundIndex) {
-	t := r.expectation()
-	want := "PRIMARY KEY (" + t.key + ")"
-	consequence := t.consequence
-	if r.Table == "records" {
-		consequence = "a key may execute twice"
-	}
-	const remedy = "stop all users of the table, remove duplicate rows, then "
-	at := slices.IndexFunc(found, func(i foundIndex) bool { return i.On == r.OID && i.Primary })
-	switch {
-	case r.Kind != "r" && r.Kind != "p":
-	case at < 0 && !r.Root: // the finding for the partitioned table covers its partitions
-	case at < 0:
-		e.problem(r.Name+" has no primary key: "+consequence, remedy+"ALTER TABLE "+r.Name+" ADD "+want)
-	case found[at].Constraint != want && r.Root:
-		e.problem("the primary key of "+r.Name+" is "+found[at].Constraint+", and must be ("+t.key+")", remedy+"make "+want)
-	case !found[at].Valid:
-		e.problem("the index of the primary key of "+r.Name+" is invalid or deferred", "REINDEX TABLE CONCURRENTLY "+r.Name)
+		t := r.expectation()
+		want, consequence := "PRIMARY KEY ("+t.key+")", t.consequence
+		if r.Table == "records" {
+			consequence = "a key may execute twice"
+		}
+		at := slices.IndexFunc(found, func(i foundIndex) bool { return i.On == r.OID && i.Primary })
+		switch {
+		case r.Kind != "r" && r.Kind != "p": // a view, which the check table reports
+		case at < 0 && !r.Root: // the finding for the partitioned table covers its partitions
+		case at < 0:
+			e.problem(r.Name+" has no primary key: "+consequence, remedy+"ALTER TABLE "+r.Name+" ADD "+want)
+		case found[at].Constraint != want && r.Root:
+			e.problem("the primary key of "+r.Name+" is "+found[at].Constraint+", and must be ("+t.key+")", remedy+"make "+want)
+		case !found[at].Valid:
+			e.problem("the index of the primary key of "+r.Name+" is invalid or deferred", "REINDEX TABLE CONCURRENTLY "+r.Name)
+		}
 	}
 }
 
