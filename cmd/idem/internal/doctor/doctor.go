@@ -68,17 +68,6 @@ type check struct {
 // checks are the checks of Examine, in the order in which they run and are reported.
 var checks = slices.Concat(serverChecks, clientChecks, schemaChecks, accessChecks, sessionChecks, tableChecks, messageChecks)
 
-// Names returns the names of all checks of Examine, in order.
-func Names() []string { return namesOf(checks) }
-
-// namesOf returns the names of checks.
-func namesOf(checks []check) (names []string) {
-	for _, c := range checks {
-		names = append(names, c.name)
-	}
-	return names
-}
-
 // only returns the checks of Examine with the given names, and ignores unknown names.
 func only(names ...string) []check {
 	return slices.DeleteFunc(slices.Clone(checks), func(c check) bool { return !slices.Contains(names, c.name) })
@@ -92,11 +81,6 @@ func only(names ...string) []check {
 // queries that precede the checks.
 func Examine(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func(name string, done, of int)) ([]Result, error) {
 	return examine(ctx, pool, opts, checks, progress)
-}
-
-// Only runs the checks with the given names, and ignores unknown names.
-func Only(ctx context.Context, pool *pgxpool.Pool, opts Options, names ...string) ([]Result, error) {
-	return examine(ctx, pool, opts, only(names...), func(string, int, int) {})
 }
 
 // examine collects the facts that all checks share, then runs the checks one after the other. If
@@ -288,7 +272,7 @@ func (e *exam) each(sql string, args []any, into []any, add func()) {
 	}
 }
 
-// Options configure Examine, Only and Verify.
+// Options configure Examine and Verify.
 type Options struct {
 	// The role whose privileges and settings are examined. The default is the role of the
 	// connection.

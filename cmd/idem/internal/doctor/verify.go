@@ -47,9 +47,6 @@ var verifyChecks = slices.Concat(
 // walkTimeout is the statement timeout of checks that scan whole tables.
 const walkTimeout = 10 * time.Minute
 
-// VerifyNames returns the names of all checks that Verify can run, in order.
-func VerifyNames() []string { return namesOf(slices.Concat(verifyChecks, againstChecks)) }
-
 // Verify examines whether a restored database, or a database that is to take over, is complete. If
 // opts.Against is set, Verify also compares both databases. It scans whole tables. Errors and
 // progress are as for Examine.

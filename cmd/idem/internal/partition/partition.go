@@ -17,13 +17,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Tables are the tables that Run can partition. Each is only looked up by its primary key, which is
-// also the partition key.
-var Tables = []string{"records", "inbox"}
-
 // Config configures Run and Abort.
 type Config struct {
-	Table    string
+	Table    string // records or inbox, which are only looked up by their primary keys
 	Parts    int
 	Share    float64       // share of the time in which it copies; it is idle for the rest
 	Patience time.Duration // how long to retry for a lock on the whole table
