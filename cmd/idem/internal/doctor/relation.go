@@ -123,9 +123,9 @@ type expected struct {
 	// sweep the table.
 	purged     string
 	purgedWhen string // what happened to a row before purge may delete it
-	// The columns that go into a checksum of the rows, or "" for none. The checksum does not depend on
-	// the order of rows. Columns of time are left out, because their text depends on settings of the
-	// session.
+	// The columns that go into a checksum of the rows, or "" for none. The checksum does not depend
+	// on the order of rows. Columns of time are left out, because their text depends on settings of
+	// the session.
 	checksum string
 	// The consequence if the primary key is missing, or if a crash has emptied the table.
 	consequence string

@@ -63,8 +63,8 @@ func Verify(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func
 // few is the number of IDs that a finding lists.
 const few = 5
 
-// orphans returns a check that counts the rows of sql, which returns one column of IDs. The text what
-// has a %s for the count and one for the first few IDs.
+// orphans returns a check that counts the rows of sql, which returns one column of IDs. The text
+// what has a %s for the count and one for the first few IDs.
 func orphans(level Level, sql, what, remedy string) func(*exam) {
 	return func(e *exam) {
 		var count int64

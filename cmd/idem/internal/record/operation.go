@@ -204,9 +204,9 @@ type Mark struct {
 // beginning is the position before all operations.
 var beginning = Mark{At: time.Unix(0, 0), ID: "00000000-0000-0000-0000-000000000000"}
 
-// scanOrders has the column by which the operations of a state are scanned. Each has an index of the
-// operations of that state. No index knows when an operation ended, so operations that have ended
-// are scanned by id, whatever their state.
+// scanOrders has the column by which the operations of a state are scanned. Each has an index of
+// the operations of that state. No index knows when an operation ended, so operations that have
+// ended are scanned by id, whatever their state.
 var scanOrders = map[string]string{Parked: "since", Running: "wake_at", Completed: "", Failed: "", UndoneState: ""}
 
 // UndoneState is the state of an operation that ended in an error or was canceled, and was undone.
