@@ -8,12 +8,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	main "github.com/idem-go/idem/cmd/idem"
 )
 
-// program is the installed command.
+// program is a link to the binary of these tests. Under this name the binary runs the command.
 var program string
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "idem" {
+		os.Exit(main.Run())
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "idem-program-")
 		if err != nil {
@@ -21,8 +26,12 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		program = filepath.Join(dir, "idem")
-		if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+		self, err := os.Executable()
+		if err == nil {
+			err = os.Symlink(self, program)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		return m.Run()

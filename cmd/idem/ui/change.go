@@ -37,7 +37,10 @@ var said = map[string]string{
 // redirected.
 type change func(ctx context.Context, s *site, r *http.Request) (next string, err error)
 
-var changes = map[string]change{"retry": retry, "cancel": cancel, "resolve": resolve, "redrive": redrive, "drop": drop}
+var changes = map[string]change{
+	"retry": ofOperation("retried", retry), "cancel": ofOperation("canceled", cancel), "resolve": ofOperation("resolved", resolve),
+	"redrive": redrive, "drop": drop,
+}
 
 // post handles a form.
 //
@@ -84,19 +87,23 @@ func (s *site) change(w http.ResponseWriter, r *http.Request, person string, do 
 	seeOther(w, next)
 }
 
-func retry(ctx context.Context, s *site, r *http.Request) (string, error) {
-	id, err := operationID(r.PostFormValue("id"))
-	if err != nil {
-		return "", err
+// ofOperation returns the change that do makes to the operation of a form. The browser returns to
+// the page of the operation, which shows a message.
+func ofOperation(message string, do func(ctx context.Context, s *site, r *http.Request, id string) error) change {
+	return func(ctx context.Context, s *site, r *http.Request) (string, error) {
+		id, err := operationID(r.PostFormValue("id"))
+		if err != nil {
+			return "", err
+		}
+		return "./operations/" + id + "?said=" + message, do(ctx, s, r, id)
 	}
-	return "./operations/" + id + "?said=retried", operation.Retry(ctx, s.Pool, id)
 }
 
-func cancel(ctx context.Context, s *site, r *http.Request) (string, error) {
-	id, err := operationID(r.PostFormValue("id"))
-	if err != nil {
-		return "", err
-	}
+func retry(ctx context.Context, s *site, _ *http.Request, id string) error {
+	return operation.Retry(ctx, s.Pool, id)
+}
+
+func cancel(ctx context.Context, s *site, r *http.Request, id string) error {
 	var opts []operation.CancelOption
 	if r.PostFormValue("without_calling") != "" {
 		opts = append(opts, operation.WithoutCalling())
@@ -104,29 +111,25 @@ func cancel(ctx context.Context, s *site, r *http.Request) (string, error) {
 	if r.PostFormValue("without_code") != "" {
 		opts = append(opts, operation.WithoutCode())
 	}
-	return "./operations/" + id + "?said=canceled", operation.Cancel(ctx, s.Pool, id, opts...)
+	return operation.Cancel(ctx, s.Pool, id, opts...)
 }
 
 // resolve records the outcome of a call in doubt. The finding names the epoch that the form was
 // made for. If the operation was resumed since, Resolve fails.
-func resolve(ctx context.Context, s *site, r *http.Request) (string, error) {
-	id, err := operationID(r.PostFormValue("id"))
-	if err != nil {
-		return "", err
-	}
+func resolve(ctx context.Context, s *site, r *http.Request, id string) error {
 	o, call, err := s.callInDoubt(ctx, id, r)
 	if err != nil {
-		return "", err
+		return err
 	}
 	finding, err := findingOf(r, call.IsUndo())
 	if err != nil {
-		return "", err
+		return err
 	}
 	if o.Input.SealedBy != "" && (r.PostFormValue("finding") != "not-happened" || !call.IsUndo()) {
-		return "", problemError{problem{http.StatusConflict, "The values of the operation are sealed, so the outcome must be sealed too. Nothing was changed.",
+		return problemError{problem{http.StatusConflict, "The values of the operation are sealed, so the outcome must be sealed too. Nothing was changed.",
 			"Use the command, which seals with the same key: idem operation resolve --seal-keys."}}
 	}
-	return "./operations/" + id + "?said=resolved", operation.Resolve(ctx, s.Pool, id, finding.As(operation.Status{Epoch: o.Epoch}).Of(call.Name))
+	return operation.Resolve(ctx, s.Pool, id, finding.As(operation.Status{Epoch: o.Epoch}).Of(call.Name))
 }
 
 // callInDoubt returns the operation and the call that a form names by id, epoch and seq. It returns

@@ -25,10 +25,8 @@ const (
 // examination caches the last results of the doctor. The mutex is held during an examination, so
 // that only one runs at a time.
 type examination struct {
-	mu       sync.Mutex
-	at       time.Time
-	checks   int
-	findings []finding
+	mu sync.Mutex
+	examined
 }
 
 type finding struct {
@@ -52,14 +50,14 @@ func examine(ctx context.Context, s *site, _ any) (any, error) {
 	e := &s.examination
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if time.Since(e.at) > doctorFresh {
+	if time.Since(e.At) > doctorFresh {
 		results, err := doctor.Examine(ctx, s.Pool, doctor.Options{Limits: doctor.Limits{Statement: min(s.Timeout, doctorLimit)}}, func(string, int, int) {})
 		if err != nil {
 			return nil, err
 		}
-		e.at, e.checks, e.findings = time.Now(), len(results), findingsOf(results)
+		e.examined = examined{time.Now(), len(results), findingsOf(results)}
 	}
-	return examined{e.at, e.checks, e.findings}, nil
+	return e.examined, nil
 }
 
 var moodOf = map[doctor.Level]string{doctor.Problem: "bad", doctor.Warning: "warn"}
@@ -85,15 +83,15 @@ func (e *examination) fact() record.Fact {
 		return f
 	}
 	defer e.mu.Unlock()
-	if e.at.IsZero() {
+	if e.At.IsZero() {
 		return f
 	}
 	counts := map[doctor.Level]int{}
-	for _, one := range e.findings {
+	for _, one := range e.Findings {
 		counts[one.Level]++
 	}
 	f.Value = fmt.Sprintf("%d problems, %d warnings", counts[doctor.Problem], counts[doctor.Warning])
-	f.Note = page.Age(time.Since(e.at)) + " ago"
+	f.Note = page.Age(time.Since(e.At)) + " ago"
 	f.Mood = cmp.Or(record.MoodIf(counts[doctor.Problem] > 0, "bad"), record.MoodIf(counts[doctor.Warning] > 0, "warn"))
 	return f
 }

@@ -73,11 +73,11 @@ func linkOf(l db.LetterName) string {
 // errMark means that the position in a link to the next page cannot be decoded.
 var errMark = problemError{problem{http.StatusBadRequest, "The position in the list is invalid.", "Go back to the beginning of the list."}}
 
-// mark encodes the position at which the next page of a list begins.
+// mark encodes the position at which the next page of a list begins, or a ticket.
 func mark(place any) string {
 	text, err := json.Marshal(place)
 	if err != nil {
-		panic(err) // a position has only strings and numbers
+		panic(err) // a position and a ticket have only strings and numbers
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }

@@ -23,14 +23,6 @@ type auditCommand struct {
 	limitFlag
 }
 
-func (auditCommand) Help() string {
-	return `Every change that a person makes to a record, an operation, a dead letter or a relay, by this command or by a program, is stored in the
-transaction of the change. A refused change is not listed. BY is the named person and the database role. The latest come first. A purge deletes them
-after a year.
-
-Example: idem audit --since 7d --act cancel`
-}
-
 // auditTable shows who made a change, as which role, on what, and why.
 var auditTable = table[record.AuditEntry]{
 	"no changes by people",

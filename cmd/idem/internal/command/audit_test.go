@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/idem-go/idem/cmd/idem/internal/command"
 )
 
 // acts returns the rows of idem.audit, one on a line, the earliest first.
@@ -60,9 +58,7 @@ func TestPerson_ComesFromFlagOrEnvironment(t *testing.T) {
 	for _, env := range []map[string]string{{"IDEM_PERSON": "ann", "USER": "root"}, {"USER": "ann"}} {
 		d := newHarness(t)
 		d.keep()
-		env["DATABASE_URL"] = d.dsn
-		d.call(context.Background(), func(w *command.World) { w.Getenv = func(name string) string { return env[name] } },
-			"evict", scope, left, "--execution", leftID, "--yes").want(t, 0)
+		d.with(env, "evict", scope, left, "--execution", leftID, "--yes").want(t, 0)
 		if got, want := d.acts(), "evict|processing|t|ann||"+leftID; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -83,11 +79,9 @@ func TestChange_NeedsThePrivilegeToWriteAudit(t *testing.T) {
 			_, _ = d.pool.Exec(context.Background(), "DROP ROLE "+role)
 		}
 	})
-	muted := func(name string) string {
-		return map[string]string{"DATABASE_URL": d.dsn + "&options=" + url.QueryEscape("-crole="+role)}[name]
-	}
+	muted := map[string]string{"DATABASE_URL": d.dsn + "&options=" + url.QueryEscape("-crole="+role)}
 	for _, args := range [][]string{{"evict", scope, left, "--execution", leftID}, {"dead", "drop", "--side", "outbox", deadOutID}, {"dead", "redrive", "--side", "outbox", deadOutID}} {
-		d.call(context.Background(), func(w *command.World) { w.Getenv = muted }, append(args, "--yes")...).want(t, 1, "INSERT on idem.audit")
+		d.with(muted, append(args, "--yes")...).want(t, 1, "INSERT on idem.audit")
 	}
 	if got := d.acts(); got != "" {
 		t.Errorf("recorded: %s", got)

@@ -62,10 +62,8 @@ func completions(node *kong.Node, words []string) []string {
 	}
 	var found []string
 	if strings.HasPrefix(current, "-") {
-		for _, group := range node.AllFlags(true) {
-			for _, flag := range group {
-				found = append(found, "--"+flag.Name)
-			}
+		for _, flag := range flagsOf(node) {
+			found = append(found, "--"+flag.Name)
 		}
 		return matching(found, current)
 	}
@@ -83,15 +81,16 @@ func completions(node *kong.Node, words []string) []string {
 // flagNeedingValue returns the flag that word names, if the next word is its value. It returns nil
 // for a flag without a value, and for a word such as --flag=value.
 func flagNeedingValue(node *kong.Node, word string) *kong.Flag {
-	for _, group := range node.AllFlags(true) {
-		for _, flag := range group {
-			if (word == "--"+flag.Name || flag.Short != 0 && word == "-"+string(flag.Short)) && !flag.IsBool() {
-				return flag
-			}
+	for _, flag := range flagsOf(node) {
+		if (word == "--"+flag.Name || flag.Short != 0 && word == "-"+string(flag.Short)) && !flag.IsBool() {
+			return flag
 		}
 	}
 	return nil
 }
+
+// flagsOf returns the flags of a command and of the commands above it.
+func flagsOf(node *kong.Node) []*kong.Flag { return slices.Concat(node.AllFlags(true)...) }
 
 // enumOf returns the possible values of a flag or an argument. An empty value is the default.
 func enumOf(value *kong.Value) []string {
@@ -107,13 +106,6 @@ func matching(all []string, prefix string) []string {
 
 type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
-}
-
-func (completionCommand) Help() string {
-	return `The script asks idem for completions. To load it in every shell, add the example to ~/.bashrc, or with zsh to ~/.zshrc. For fish:
-idem completion fish > ~/.config/fish/completions/idem.fish
-
-Example: source <(idem completion bash)`
 }
 
 // Run prints the completion script of the shell.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,13 +24,6 @@ type deadCommand struct {
 	Show    deadShowCommand    `cmd:"" help:"Show one dead letter."`
 	Redrive deadRedriveCommand `cmd:"" help:"Retry dead letters."`
 	Drop    deadDropCommand    `cmd:"" help:"Delete dead letters for good."`
-}
-
-func (deadCommand) Help() string {
-	return `A dead letter is a message that could not be published (side outbox), or that a consumer could not handle (side inbox), within the maximum
-number of attempts. It waits for a person: redrive it after you repaired the cause, or drop it.
-
-Example: idem dead list --side inbox --consumer billing`
 }
 
 // deadLetterFilter has the flags that identify a dead letter, or select several.
@@ -62,7 +54,7 @@ func (f deadLetterFilter) find(s *session, id string, reveal bool) (*record.Dead
 	case err != nil:
 		return nil, err
 	case len(found) == 0:
-		return nil, noRecordError{fmt.Sprintf("there is no such dead letter %s: see idem dead list", page.Safe(id))}
+		return nil, noRecord("there is no such dead letter %s: see idem dead list", page.Safe(id))
 	case len(found) > 1:
 		return nil, usage("there are several dead letters %s, such as %s and %s: choose one by --side, --consumer and --source",
 			page.Safe(id), deadLetterName(found[0].LetterName), deadLetterName(found[1].LetterName))
@@ -116,13 +108,6 @@ type deadListCommand struct {
 	fullFlag
 }
 
-func (deadListCommand) Help() string {
-	return `Lists dead letters in the order of side, consumer, source and id, without their contents. CLASS is the kind of the last error: the SQLSTATE of
-an error of Postgres, or the type of another error. idem dead show has its text.
-
-Example: idem dead list --side outbox --topic orders`
-}
-
 // Run lists dead letters.
 func (c *deadListCommand) Run(s *session) error {
 	after, err := decodeMark(c.After, 4)
@@ -147,12 +132,6 @@ type deadShowCommand struct {
 	sealKeys
 	fullFlag
 	Reveal bool `help:"Show payload and headers. If they are sealed, this needs the keys."`
-}
-
-func (deadShowCommand) Help() string {
-	return `Shows one dead letter. Its contents are read only with --reveal. The reason is the text of the last error of the program.
-
-Example: idem dead show 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --side outbox --reveal`
 }
 
 // shownDeadLetter is the JSON document of idem dead show.
@@ -182,10 +161,7 @@ func (c *deadShowCommand) Run(s *session) error {
 		if shown.Headers, err = db.ReadHeaders(found.Headers); err != nil {
 			return err
 		}
-		if shown.Payload = found.Payload; found.Payload != nil && utf8.Valid(found.Payload) {
-			text := string(found.Payload)
-			shown.PayloadText = &text
-		}
+		shown.Payload, shown.PayloadText = found.Payload, record.TextOf(found.Payload)
 	}
 	return s.show(shown, func(p *page.Page) { c.text(p, &shown) })
 }
@@ -267,7 +243,7 @@ func (c *deadLetterSelection) choose(s *session) ([]record.DeadLetter, error) {
 			return nil, err
 		}
 		if len(found) == 0 {
-			return nil, noRecordError{"the filters select no dead letter: see idem dead list"}
+			return nil, noRecord("the filters select no dead letter: see idem dead list")
 		}
 	} else {
 		one, err := c.find(s, c.ID, false)
@@ -295,19 +271,11 @@ func (c *deadLetterSelection) change(
 
 // errDeadLetterChanged means that a dead letter was redriven, dropped or dead-lettered again
 // meanwhile.
-var errDeadLetterChanged = skippedError{noRecordError{"nothing was done: each dead letter has changed since it was read"}}
+var errDeadLetterChanged = skippedError{noRecord("nothing was done: each dead letter has changed since it was read")}
 
 type deadRedriveCommand struct {
 	deadLetterSelection
 	sealKeys
-}
-
-func (deadRedriveCommand) Help() string {
-	return `Use it after you repaired the cause. A dead letter of the outbox returns to the outbox under its id, as the last message of its key. If it is
-sealed, this needs the keys. A dead letter of the inbox is handled by the program that consumes (inbox.RunRedrives), or when a broker delivers it
-again. It stays listed until then.
-
-Example: idem dead redrive --all --side inbox --consumer billing --class 40001 --dry-run`
 }
 
 // Run redrives the selected dead letters.
@@ -352,12 +320,6 @@ func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.
 }
 
 type deadDropCommand struct{ deadLetterSelection }
-
-func (deadDropCommand) Help() string {
-	return `Deletes dead letters that nobody needs any more, with their contents. A dead letter that failed again since it was listed stays.
-
-Example: idem dead drop 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --side outbox --dry-run`
-}
 
 // Run deletes the selected dead letters.
 func (c *deadDropCommand) Run(s *session) error {

@@ -19,14 +19,6 @@ type doctorCommand struct {
 	sealKeys
 }
 
-func (doctorCommand) Help() string {
-	return `Only reads. Connect as a member of pg_monitor, to see the sessions of other roles, and give the role of the program with --role. The exit
-code is 3 if there is a warning or a problem, and otherwise 6 if a check was not possible; notes do not count. A table above 64 MB is scanned for
-records that were left behind only with --scan: without it, that check counts as not possible.
-
-Example: idem doctor -U postgres --role app`
-}
-
 // Run runs all checks. The doctor compares the keys of --seal-keys with those of the records, and
 // needs only their ids.
 func (c *doctorCommand) Run(s *session) error {
@@ -82,22 +74,8 @@ func (s *shownChecks) verdict() error {
 
 // newShownChecks counts the findings by level.
 func newShownChecks(results []doctor.Result) shownChecks {
-	shown := shownChecks{Checks: results}
-	for _, result := range results {
-		for _, finding := range result.Findings {
-			switch finding.Level {
-			case doctor.Problem:
-				shown.Problems++
-			case doctor.Warning:
-				shown.Warnings++
-			case doctor.Note:
-				shown.Notes++
-			case doctor.Unknown:
-				shown.Unknown++
-			}
-		}
-	}
-	return shown
+	n := doctor.Count(results)
+	return shownChecks{n[doctor.Problem], n[doctor.Warning], n[doctor.Note], n[doctor.Unknown], results}
 }
 
 // text prints all findings, the most severe first. If all is set, it also prints the checks without
@@ -161,15 +139,6 @@ type verifyCommand struct {
 	Against string `placeholder:"NAME|URL" help:"Compare with this database: the one that is replaced, or another copy."`
 	Role    string `placeholder:"ROLE" help:"Examine the privileges of this role of the program, and not those of the connected role."`
 	All     bool   `short:"a" help:"Also show the checks that found nothing."`
-}
-
-func (verifyCommand) Help() string {
-	return `Use it on a restored database, or on one that will take over, before the first process uses it. It only reads, and scans the tables. It finds
-what is incomplete, and with --against what differs from another database. docs/operate.md has the steps around it. It does not know whether the
-effects in tables of your own are complete. The exit code is 3 if there is a warning or a problem, and otherwise 6 if a check was not possible;
-notes do not count.
-
-Example: idem verify -d postgres://new/shop --against postgres://old/shop`
 }
 
 // Run runs the checks of verify, with --against also on the other database.

@@ -17,12 +17,6 @@ type evictCommand struct {
 	auditFlags
 }
 
-func (evictCommand) Help() string {
-	return `Deletes one record. Its effect stays, and the next call with the key executes again. So check first what the execution did.
-
-Example: idem evict tenant-1/payout 7f3c9a52-0d1e --execution 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
-}
-
 // Run checks the record, asks for confirmation, and deletes the record.
 //
 // It refuses to delete the record of an operation that has not ended: the next call would begin the
@@ -39,12 +33,12 @@ func (c *evictCommand) Run(s *session) error {
 	case found == nil:
 		return c.missing()
 	case found.ExecutionID != c.Execution:
-		return noRecordError{fmt.Sprintf("nothing was changed: the record of %s belongs to execution %s, which is not that of --execution",
-			c.recordArgs.String(), found.ExecutionID)}
+		return noRecord("nothing was changed: the record of %s belongs to execution %s, which is not that of --execution",
+			c.recordArgs.String(), found.ExecutionID)
 	}
 	if operation != nil && (operation.State == record.Running || operation.State == record.Parked) {
-		return refusedError{fmt.Sprintf("nothing was changed: the key belongs to operation %s, which has not ended; "+
-			"idem operation cancel ends and undoes it", found.ExecutionID)}
+		return unchanged("nothing was changed: the key belongs to operation %s, which has not ended; "+
+			"idem operation cancel ends and undoes it", found.ExecutionID)
 	}
 	abridge(&found.Key, false)
 	state := found.State
@@ -58,7 +52,7 @@ func (c *evictCommand) Run(s *session) error {
 		do: func(ctx context.Context, _ *record.Record) error {
 			evicted, err := record.Evict(ctx, s.pool, changeTimeout, c.Scope, c.Key, c.Execution)
 			if err == nil && !evicted {
-				return noRecordError{"nothing was deleted: the record of " + c.recordArgs.String() + " has changed meanwhile"}
+				return noRecord("nothing was deleted: the record of %s has changed meanwhile", c.recordArgs.String())
 			}
 			return err
 		},

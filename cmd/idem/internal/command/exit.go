@@ -38,23 +38,29 @@ var errFound = errors.New("found")
 // printed what it could not check.
 var errUnknown = errors.New("nothing was found, but not everything could be checked")
 
-// noRecordError means that the object of the command does not exist.
-type noRecordError struct{ text string }
+// exitError is an error with its exit code.
+type exitError struct {
+	code int
+	text string
+}
 
-func (e noRecordError) Error() string { return e.text }
+func (e exitError) Error() string { return e.text }
 
-// refusedError means that nothing was changed.
-type refusedError struct{ text string }
+// noRecord returns the error for an object of the command that does not exist.
+func noRecord(format string, args ...any) error {
+	return exitError{exitNoRecord, fmt.Sprintf(format, args...)}
+}
 
-func (e refusedError) Error() string { return e.text }
+// unchanged returns the error of a command that changed nothing: not confirmed, or the state does
+// not allow it.
+func unchanged(format string, args ...any) error {
+	return exitError{exitRefused, fmt.Sprintf(format, args...)}
+}
 
-// usageError means that the arguments are invalid.
-type usageError struct{ text string }
-
-func (e usageError) Error() string { return e.text }
-
-// usage returns a usageError.
-func usage(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
+// usage returns the error for invalid arguments.
+func usage(format string, args ...any) error {
+	return exitError{exitUsage, fmt.Sprintf(format, args...)}
+}
 
 // finish prints the error in one line, and returns the exit code.
 //
@@ -64,6 +70,7 @@ func usage(format string, args ...any) error { return usageError{fmt.Sprintf(for
 func finish(ctx context.Context, w World, err error) int {
 	var parse *kong.ParseError
 	var interrupted Interrupted
+	var known exitError
 	switch {
 	case err == nil:
 		return exitDone
@@ -81,15 +88,9 @@ func finish(ctx context.Context, w World, err error) int {
 	case errors.As(err, &parse):
 		printError(w, parse.Error()+"; see "+helpOf(parse))
 		return exitUsage
-	case errors.As(err, new(usageError)):
+	case errors.As(err, &known):
 		printError(w, err.Error())
-		return exitUsage
-	case errors.As(err, new(noRecordError)):
-		printError(w, err.Error())
-		return exitNoRecord
-	case errors.As(err, new(refusedError)):
-		printError(w, err.Error())
-		return exitRefused
+		return known.code
 	}
 	printError(w, explained(err).Error())
 	return exitFailed

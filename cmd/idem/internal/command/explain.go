@@ -25,13 +25,6 @@ type explainCommand struct {
 	request
 }
 
-func (explainCommand) Help() string {
-	return `Says what a call with this scope and key would get at this moment, and writes nothing. With --request it also compares the hash of a request with
-that of the record: by HashJSON and HashBytes, and with --method and --target by idemhttp.
-
-Example: idem explain 'tenant-1/POST %2Forders' 7f3c9a52-0d1e --request order.json --without /client_time`
-}
-
 // Verdicts of explain.
 const (
 	executes = "executes" // the function runs

@@ -137,24 +137,26 @@ func TestOutput_MatchesGoldenFiles(t *testing.T) {
 	}
 }
 
+// TestOutput_MatchesGoldenFiles checks that the golden files are the output.
 func TestOutput_HidesKeysAndContents(t *testing.T) {
 	t.Parallel()
-	d := newHarness(t)
-	d.keepAll()
 	secrets := []string{placed, declined, forgotten, left, "secret", base64.StdEncoding.EncodeToString([]byte("the secret")), "X-Order", "Ada", "Grace", "the header",
 		"teapot", "ch_secret", "order\":", `"yes"`, "\x1b", "\u202e"}
 	for name, line := range outputs {
 		if strings.Contains(line, "--full") || strings.Contains(line, "--reveal") || strings.Contains(line, "history") || strings.Contains(line, "--after") {
 			continue
 		}
-		for _, further := range [][]string{nil, {"--json"}} {
-			got := d.idem(append(d.line(line), further...)...)
+		for _, kind := range []string{"txt", "json"} {
+			got, err := os.ReadFile(filepath.Join("testdata", name+"."+kind))
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, secret := range secrets {
-				if secret == "\u202e" && further != nil {
+				if secret == "\u202e" && kind == "json" {
 					continue // programs do not interpret it
 				}
-				if strings.Contains(got.stdout+got.stderr, secret) {
-					t.Errorf("%s %v shows %q:\n%s", name, further, secret, got.stdout)
+				if strings.Contains(string(got), secret) {
+					t.Errorf("%s.%s shows %q:\n%s", name, kind, secret, got)
 				}
 			}
 		}

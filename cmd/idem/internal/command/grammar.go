@@ -12,8 +12,8 @@ import (
 )
 
 // grammar declares all commands and flags for kong. kong calls the method Run of the selected
-// command. The method Help of a command returns its detailed help. The groups separate commands that
-// only look from commands that change something.
+// command. The table details has the detailed help of each command. The groups separate commands
+// that only look from commands that change something.
 type grammar struct {
 	globals
 

@@ -2,14 +2,17 @@ package command_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/command"
 	"github.com/idem-go/idem/lab/pgtest"
 )
@@ -53,6 +56,51 @@ func (d *harness) call(ctx context.Context, change func(*command.World), args ..
 	}
 	code := command.Run(ctx, world)
 	return output{code, stdout.String(), stderr.String()}
+}
+
+// with runs a command with these environment variables, and with DATABASE_URL.
+func (d *harness) with(env map[string]string, args ...string) output {
+	d.t.Helper()
+	return d.call(context.Background(), func(w *command.World) {
+		getenv := w.Getenv
+		w.Getenv = func(name string) string { return cmp.Or(env[name], getenv(name)) }
+	}, args...)
+}
+
+// withKeys runs a command with seal keys in the environment.
+func (d *harness) withKeys(keys string, args ...string) output {
+	d.t.Helper()
+	return d.with(map[string]string{"IDEM_SEAL_KEYS": keys}, args...)
+}
+
+// operationID returns the id of the only operation.
+func (d *harness) operationID() (id string) {
+	d.t.Helper()
+	if err := d.pool.QueryRow(d.t.Context(), "SELECT id::text FROM idem.operations").Scan(&id); err != nil {
+		d.t.Fatal(err)
+	}
+	return id
+}
+
+// holdKey makes a call that holds the key "under way" until the returned function is called.
+func (d *harness) holdKey() (release func()) {
+	began, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := idem.Do(context.Background(), d.pool, scope, "under way", idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
+			close(began)
+			<-done
+			return idem.Response{}, nil
+		})
+		ended <- err
+	}()
+	<-began
+	return func() {
+		d.t.Helper()
+		close(done)
+		if err := <-ended; err != nil {
+			d.t.Fatal(err)
+		}
+	}
 }
 
 func (d *harness) exec(sql string, args ...any) {

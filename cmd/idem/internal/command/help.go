@@ -15,12 +15,6 @@ type helpCommand struct {
 	Topic []string `arg:"" optional:"" help:"topics, one of the terms, or a command. Default: the list of commands."`
 }
 
-func (helpCommand) Help() string {
-	return `topics explains the terms that the commands use, such as parked and in doubt. docs/glossary.md has all terms.
-
-Example: idem help topics`
-}
-
 // Run prints all terms, one term, or the help of a command.
 func (c helpCommand) Run(s *session) error {
 	name := strings.ToLower(strings.Join(c.Topic, " "))
@@ -54,8 +48,6 @@ func (c helpCommand) ofCommand(s *session) error {
 }
 
 type versionCommand struct{}
-
-func (versionCommand) Help() string { return "Example: idem version --json" }
 
 // Run prints the version of the program and of the library, from the build information.
 func (versionCommand) Run(s *session) error {

@@ -17,19 +17,7 @@ type inboxCommand struct {
 	List  inboxListCommand  `cmd:"" help:"List messages that failed and will be retried, the earliest failure first."`
 }
 
-func (inboxCommand) Help() string {
-	return `Messages that package inbox could not handle yet. A message that reaches the maximum number of attempts becomes a dead letter: see idem dead.
-
-Example: idem inbox list --consumer billing`
-}
-
 type inboxStatsCommand struct{}
-
-func (inboxStatsCommand) Help() string {
-	return `Prints a line for each consumer that has failing messages or dead letters. Handled messages are not read.
-
-Example: idem inbox stats --json`
-}
 
 // consumerTable shows for each consumer how long it has had a failing message, and a dead letter.
 var consumerTable = table[record.Consumer]{
@@ -56,7 +44,7 @@ func (inboxStatsCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(map[string]any{"consumers": append([]record.Consumer{}, consumers...)}, func(p *page.Page) { consumerTable.print(p, consumers) })
+	return s.show(map[string]any{"consumers": consumers}, func(p *page.Page) { consumerTable.print(p, consumers) })
 }
 
 // ageOf returns the time since at, or "" if at is nil.
@@ -84,14 +72,6 @@ type inboxListCommand struct {
 	Source   string `placeholder:"SOURCE" help:"From this source."`
 	limitFlag
 	fullFlag
-}
-
-func (inboxListCommand) Help() string {
-	return `The log of the consumer has the error of a message: the database stores it only for a dead letter. NEXT TRY is the earliest time; a retry also
-needs a delivery by the broker. "in progress" means that the outcome of the last attempt is not recorded: the attempt runs, or its process was
-killed.
-
-Example: idem inbox list --consumer billing`
 }
 
 // failingTable shows when a message is tried again. "in progress" covers a process that was killed

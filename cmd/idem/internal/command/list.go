@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/internal/txn"
 )
 
 // limitFlag is the flag of each list for its maximum length.
@@ -70,7 +70,7 @@ func showList[T any](
 			next = mark(&rows[limit-1])
 		}
 	}
-	document := map[string]any{name: append([]T{}, rows...), "more": more}
+	document := map[string]any{name: rows, "more": more}
 	if next != "" {
 		document["next"] = next
 	}
@@ -140,13 +140,6 @@ type listCommand struct {
 	fullFlag
 }
 
-func (listCommand) Help() string {
-	return `Lists records in the order of the primary key. --scope is a range of the index. The other filters check each record, so without --scope they
-may scan the whole table, until --limit or --timeout. Only a list with --full prints the mark for --after, because the mark has a whole key.
-
-Example: idem list --scope tenant-1/ --state failed --older 1h`
-}
-
 // recordTable shows records without their responses.
 var recordTable = table[record.Record]{
 	"no records",
@@ -180,8 +173,7 @@ func (c *listCommand) Run(s *session) error {
 		return found, err
 	})
 	// 57014 is query_canceled. The general advice for it names --scope, which matters most here.
-	var server *pgconn.PgError
-	if errors.As(err, &server) && server.Code == "57014" && c.Scope == "" {
+	if txn.HasCode(err, "57014") && c.Scope == "" {
 		return errors.New("--timeout ended the list: without --scope it may scan all records; add --scope, or raise --timeout")
 	}
 	return err

@@ -1,7 +1,6 @@
 package command_test
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"strings"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/cmd/idem/internal/command"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
@@ -42,11 +40,7 @@ func TestDead_ShowsAndRedrivesASealedLetter(t *testing.T) {
 		VALUES ('outbox', '', 'orders', $1, 'k', '', $2, nullif($3, '')::jsonb, $4, 'c', 'r', 1, now(), now())`, waitingID, sealed.Payload, sealed.Headers, sealed.SealedBy)
 	with := func(keys string, args ...string) output {
 		t.Helper()
-		return d.call(context.Background(), func(w *command.World) {
-			w.Getenv = func(name string) string {
-				return map[string]string{"DATABASE_URL": d.dsn, "IDEM_SEAL_KEYS": keys}[name]
-			}
-		}, append([]string{"dead"}, args...)...)
+		return d.withKeys(keys, append([]string{"dead"}, args...)...)
 	}
 	keys := "2026-11=" + base64.StdEncoding.EncodeToString(secret)
 	other := "2026-11=" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("o", 32)))

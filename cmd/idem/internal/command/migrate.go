@@ -21,13 +21,6 @@ type migrateCommand struct {
 	Status migrateStatusCommand `cmd:"" help:"List the migrations. The exit code is 3 if one is missing."`
 }
 
-func (migrateCommand) Help() string {
-	return `The migrations are those of package migrations. Their version table is public.idem_goose_version. Any number of processes may run them at
-once, also through a pooler: one works, and the others wait.
-
-Example: idem migrate up --yes`
-}
-
 type (
 	migrateUpCommand struct {
 		owner
@@ -44,14 +37,6 @@ type (
 type owner struct {
 	Role string `placeholder:"ROLE" help:"Act as this role, which then owns the schema. Your role must be a member of it."`
 }
-
-func (migrateUpCommand) Help() string {
-	return "Example: idem migrate up --yes -d app --role idem_migrate"
-}
-
-func (migrateDownCommand) Help() string { return "Example: idem migrate down -d scratch" }
-
-func (migrateStatusCommand) Help() string { return "Example: idem migrate status --json" }
 
 // shownMigrations returns the JSON document of migrations.
 func shownMigrations(all []migrate.Migration) []map[string]any {
@@ -134,8 +119,8 @@ func checkSchemaExists(s *session, db *sql.DB) error {
 	if err := db.QueryRowContext(s.ctx, "SELECT to_regclass('idem.records') IS NOT NULL").Scan(&there); err != nil || there {
 		return err
 	}
-	return refusedError{"nothing was applied: by the table public.idem_goose_version all migrations are applied, but there is no idem.records. " +
-		"Restore the schema idem from a backup; or, if its records are lost, DROP TABLE public.idem_goose_version and run the command again"}
+	return unchanged("nothing was applied: by the table public.idem_goose_version all migrations are applied, but there is no idem.records. " +
+		"Restore the schema idem from a backup; or, if its records are lost, DROP TABLE public.idem_goose_version and run the command again")
 }
 
 // names joins the names of migrations for a question or a message.

@@ -25,12 +25,6 @@ type operationCommand struct {
 	Cancel  operationCancelCommand  `cmd:"" help:"End an operation, and undo its steps."`
 }
 
-func (operationCommand) Help() string {
-	return `Operations have several steps: see package operation. A parked operation waits for a person. show says why it is parked.
-
-Example: idem operation list --state parked`
-}
-
 // operationID has the argument that identifies an operation.
 type operationID struct {
 	ID string `arg:"" help:"Operation id, as idem operation list, idem stuck and idem show print it."`
@@ -51,7 +45,7 @@ func (c *operationID) find(s *session, work func(context.Context, pgx.Tx, *recor
 		return found, err
 	})
 	if err == nil && found == nil {
-		err = noRecordError{"there is no operation " + id.String() + ": it was a single transaction, or it was purged with its record; idem list has records"}
+		err = noRecord("there is no operation %s: it was a single transaction, or it was purged with its record; idem list has records", id.String())
 	}
 	return found, err
 }
@@ -65,13 +59,6 @@ type operationListCommand struct {
 	afterFlag
 	fullFlag
 	sealKeys
-}
-
-func (operationListCommand) Help() string {
-	return `Lists operations, the latest first. No index has that order, so the list scans the whole table, until --timeout: purge keeps it small. The last
-error of an operation is shown if there was one since its last progress. A sealed error needs the keys.
-
-Example: idem operation list --name checkout --state parked`
 }
 
 // operationTable shows why an operation does not proceed: the reason why it is parked, or its last
@@ -185,13 +172,6 @@ type operationHistoryCommand struct {
 	sealKeys
 }
 
-func (operationHistoryCommand) Help() string {
-	return `Writes the history of one operation to standard output: its input and its steps, with their values in clear. As a file in testdata/ it is the
-input of idemtest.Replay, which tests the code of the next release against it. Read it before you share it.
-
-Example: idem operation history 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
-}
-
 // Run writes the history to standard output.
 func (c *operationHistoryCommand) Run(s *session) error {
 	sealer, err := c.sealer(s)
@@ -211,7 +191,7 @@ func (c *operationHistoryCommand) Run(s *session) error {
 	history, err := operation.History(ctx, s.pool, found.ID, opts...)
 	switch {
 	case errors.Is(err, operation.ErrUnknownOperation):
-		return noRecordError{"operation " + found.ID + " was purged meanwhile"}
+		return noRecord("operation %s was purged meanwhile", found.ID)
 	case errors.Is(err, idem.ErrUnreadable):
 		return errors.Join(err, errors.New("give its keys with --seal-keys or IDEM_SEAL_KEYS"))
 	case err != nil:

@@ -43,7 +43,7 @@ func (c *operationSelection) choose(s *session, state string, also ...string) ([
 		}
 		one, err := (&operationID{c.ID}).find(s, nil)
 		if err == nil && !slices.Contains(append(also, state), one.State) {
-			err = refusedError{fmt.Sprintf("nothing was changed: operation %s is %s", one.ID, one.State)}
+			err = unchanged("nothing was changed: operation %s is %s", one.ID, one.State)
 		}
 		if err != nil {
 			return nil, err
@@ -57,7 +57,7 @@ func (c *operationSelection) choose(s *session, state string, also ...string) ([
 		})
 	})
 	if err == nil && len(found) == 0 {
-		err = noRecordError{"the filters select no " + state + " operation: see idem operation list"}
+		err = noRecord("the filters select no %s operation: see idem operation list", state)
 	}
 	openOperations(found, nil, false)
 	return found, err
@@ -77,9 +77,9 @@ func changeOperations(
 			err := do(ctx, o)
 			switch {
 			case errors.Is(err, operation.ErrUnknownOperation):
-				return skippedError{noRecordError{"nothing was changed: operation " + o.ID + " was purged meanwhile"}}
+				return skippedError{noRecord("nothing was changed: operation %s was purged meanwhile", o.ID)}
 			case errors.Is(err, operation.ErrNotParked):
-				return skippedError{refusedError{fmt.Sprintf("nothing was changed: operation %s has changed since it was read (%v)", o.ID, err)}}
+				return skippedError{unchanged("nothing was changed: operation %s has changed since it was read (%v)", o.ID, err)}
 			}
 			return err
 		},
@@ -87,13 +87,6 @@ func changeOperations(
 }
 
 type operationRetryCommand struct{ operationSelection }
-
-func (operationRetryCommand) Help() string {
-	return `Use it after you repaired the cause: the code is fixed, or the other side is available again. A Worker, or a call with the key, then resumes
-the operation. A Keyed call in doubt is made again under its key. An operation whose Once call is in doubt parks again: see resolve.
-
-Example: idem operation retry --all --name checkout --step charge --dry-run`
-}
 
 // Run retries the selected operations.
 func (c *operationRetryCommand) Run(s *session) error {
@@ -113,16 +106,6 @@ type operationCancelCommand struct {
 	State          string `enum:"parked,running" default:"parked" placeholder:"STATE" help:"With --all: parked or running. Default: ${default}."`
 	WithoutCalling bool   `help:"Make no call in doubt again: the operation parks, and resolve records the outcome."`
 	WithoutCode    bool   `help:"End it by its recorded steps alone, for code that has changed or keeps failing. Steps that the code no longer has are not undone."`
-}
-
-func (operationCancelCommand) Help() string {
-	return `Ends an operation that is running or parked. It begins no further step, and its steps are undone by a Worker, or by a call with the key.
-After that the key is free. Before it asks, the command prints what will happen: which call is in doubt and what Cancel does about it, which steps
-are undone, and which steps stay because they have no undo. If the policy of a call in doubt is Asked, Cancel asks the other side. If it is Keyed and
-the step has an undo, the call is made again under its key, and then undone. Otherwise the operation parks, and resolve records the outcome.
-Canceling an operation again changes nothing.
-
-Example: idem operation cancel 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --yes`
 }
 
 // Run cancels the selected operations.
@@ -194,15 +177,6 @@ type operationResolveCommand struct {
 	auditFlags
 }
 
-func (operationResolveCommand) Help() string {
-	return `Records the outcome of a call in doubt of a parked operation. Ask the other side first, by the key of the call: idem operation show prints it.
-The operation trusts the outcome. --reason is required and says how it is known. With --not-happened the call will not be made, and the function
-gets an error. retry makes the call again instead, unless its policy is Once. An undo that did not happen is made again in both cases. If the
-operation is sealed, a value or an error is sealed too, which needs the keys.
-
-Example: idem operation resolve 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --happened --value '{"charge":"ch_1"}' --reason 'INC-7: the bank has it' --yes`
-}
-
 // Run resolves a call in doubt of a parked operation.
 //
 // The finding names the epoch that was read. If the operation was resumed meanwhile, Resolve fails,
@@ -222,7 +196,7 @@ func (c *operationResolveCommand) Run(s *session) error {
 		return err
 	})
 	if err == nil && o.State != record.Parked {
-		err = refusedError{fmt.Sprintf("nothing was changed: operation %s is %s, and not parked", o.ID, o.State)}
+		err = unchanged("nothing was changed: operation %s is %s, and not parked", o.ID, o.State)
 	}
 	if err != nil {
 		return err
@@ -231,7 +205,7 @@ func (c *operationResolveCommand) Run(s *session) error {
 	call := c.call(record.CallsInDoubt(o, steps))
 	switch {
 	case call == nil:
-		return refusedError{fmt.Sprintf("nothing was changed: operation %s has no such call in doubt; see retry and cancel", o.ID)}
+		return unchanged("nothing was changed: operation %s has no such call in doubt; see retry and cancel", o.ID)
 	case call.IsUndo() && c.Value != "":
 		return usage("the call is an undo, which has no value: leave out --value")
 	// Without a value the function would get the zero value of its type, which is rarely right.

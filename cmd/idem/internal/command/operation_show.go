@@ -23,13 +23,6 @@ type operationShowCommand struct {
 	Reveal bool `help:"Show the input and the values of steps and signals. If they are sealed, this needs the keys."`
 }
 
-func (operationShowCommand) Help() string {
-	return `Shows one operation: its state, why it is parked, its last error, and its recorded steps. A step is recorded with the next commit. TOOK is the
-time since the entry before it. A sealed error is shown as "sealed" without the keys. Values are read only with --reveal.
-
-Example: idem operation show 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --reveal`
-}
-
 // timeline is an operation with its recorded steps and signals, and the JSON document of idem
 // operation show.
 type timeline struct {
@@ -69,7 +62,7 @@ func (c *operationShowCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	t.Input, t.Steps, t.Signals = &t.Operation.Input, append([]record.Step{}, t.Steps...), append([]record.Signal{}, t.Signals...)
+	t.Input = &t.Operation.Input
 	t.LastError.Open(t.ID, sealer)
 	abridge(&t.Key, c.Full)
 	for _, d := range record.CallsInDoubt(t.Operation, t.Steps) {

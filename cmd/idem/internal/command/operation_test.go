@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/cmd/idem/internal/command"
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/seal"
 )
@@ -56,10 +55,7 @@ func TestResolve_NamesOneOfSeveralCalls(t *testing.T) {
 	if _, err := call(); !errors.Is(err, operation.ErrParked) {
 		t.Fatal(err)
 	}
-	var id string
-	if err := d.pool.QueryRow(t.Context(), "SELECT id::text FROM idem.operations").Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+	id := d.operationID()
 	air, room := operation.CallKey(id, "call", "air"), operation.CallKey(id, "call", "room")
 	d.idem("operation", "show", id, "--full").want(t, 0, air, room, "of step room", "begun", "call_in_doubt")
 	d.idem("operation", "resolve", id, "--reason", "INC-7", "--not-happened", "--step", "sea", "--yes").want(t, 5, "")
@@ -94,20 +90,13 @@ func TestResolve_OfASealedOperation(t *testing.T) {
 	if _, err := call(); !errors.Is(err, operation.ErrParked) {
 		t.Fatal(err)
 	}
-	var id string
-	if err := d.pool.QueryRow(t.Context(), "SELECT id::text FROM idem.operations").Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+	id := d.operationID()
 	if err := operation.Signal(t.Context(), d.pool, id, "early", "the signal", sealed); err != nil {
 		t.Fatal(err)
 	}
 	with := func(keys string, args ...string) output {
 		t.Helper()
-		return d.call(context.Background(), func(w *command.World) {
-			w.Getenv = func(name string) string {
-				return map[string]string{"DATABASE_URL": d.dsn, "IDEM_SEAL_KEYS": keys}[name]
-			}
-		}, append([]string{"operation"}, args...)...)
+		return d.withKeys(keys, append([]string{"operation"}, args...)...)
 	}
 	keys := "2026-11=" + base64.StdEncoding.EncodeToString(secret)
 	other := "2026-11=" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("o", 32)))
@@ -160,10 +149,7 @@ func TestOperationCancel_SaysWhatItWillDo(t *testing.T) {
 	if err := call(); !errors.Is(err, operation.ErrParked) {
 		t.Fatal(err)
 	}
-	var id string
-	if err := d.pool.QueryRow(t.Context(), "SELECT id::text FROM idem.operations").Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+	id := d.operationID()
 	d.idem("operation", "show", id).want(t, 0, "attempts_exhausted", "attempt 1 of step charge", "timeout")
 	d.idem("operation", "cancel", "--all", "--name", "pay", "--dry-run").want(t, 0, "makes the call again under its key")
 	d.call(context.Background(), typed("n\n"), "operation", "cancel", id, "--without-calling").want(t, 5, "in doubt: charge", "parks with call_in_doubt", "nothing was changed")

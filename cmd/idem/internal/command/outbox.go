@@ -20,13 +20,6 @@ type outboxCommand struct {
 	Forget outboxForgetCommand `cmd:"" help:"Release the topics of a relay that is no longer deployed."`
 }
 
-func (outboxCommand) Help() string {
-	return `Messages of package outbox that no relay has published yet. A message that could not be published blocks later messages of its topic and key,
-until it is published or dead-lettered: see idem dead.
-
-Example: idem outbox list --state held`
-}
-
 type outboxListCommand struct {
 	Topic string `placeholder:"TOPIC" help:"Of this topic."`
 	State string `enum:",waiting,held,delayed" default:"" placeholder:"STATE" help:"waiting; held: it could not be published, or waits behind a held message of its topic and key; delayed: not due yet. Default: waiting and held."`
@@ -34,13 +27,6 @@ type outboxListCommand struct {
 	limitFlag
 	afterFlag
 	fullFlag
-}
-
-func (outboxListCommand) Help() string {
-	return `Lists messages in the order in which they were added, without their contents. With --topic and --older it may scan the whole outbox, until
---timeout. With --state delayed the order is that in which messages become due, and there is no --after.
-
-Example: idem outbox list --state held --topic orders`
 }
 
 // messageTable shows why a message waits: it failed and has a next attempt, or it waits behind a
@@ -90,12 +76,6 @@ func (c *outboxListCommand) Run(s *session) error {
 }
 
 type outboxStatsCommand struct{}
-
-func (outboxStatsCommand) Help() string {
-	return `Counts up to 10,000 messages of each kind, so that it takes little time with any backlog.
-
-Example: idem outbox stats --json`
-}
 
 // Run prints the backlog of the outbox.
 func (c *outboxStatsCommand) Run(s *session) error {
@@ -164,13 +144,6 @@ type outboxForgetCommand struct {
 	auditFlags
 }
 
-func (outboxForgetCommand) Help() string {
-	return `For a relay that is no longer deployed. Its topics go to the relay without a name, or to one that has them in its RelayConfig.Topics. The
-topics of a running relay are not released: stop it first. No message is lost.
-
-Example: idem outbox forget invoices`
-}
-
 // forgotten is a relay in the JSON document of idem outbox forget.
 type forgotten struct {
 	Relay string `json:"relay"`
@@ -190,9 +163,9 @@ func (c *outboxForgetCommand) Run(s *session) error {
 			err := outbox.ForgetRelay(ctx, pool, c.Name)
 			switch {
 			case errors.Is(err, outbox.ErrNoRelay):
-				return noRecordError{fmt.Sprintf("there is no relay %q", page.Safe(c.Name))}
+				return noRecord("there is no relay %q", page.Safe(c.Name))
 			case errors.Is(err, outbox.ErrRelayRuns):
-				return refusedError{fmt.Sprintf("nothing was changed: a process runs the relay %q; stop it first", page.Safe(c.Name))}
+				return unchanged("nothing was changed: a process runs the relay %q; stop it first", page.Safe(c.Name))
 			}
 			return err
 		},

@@ -3,7 +3,6 @@ package command
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -20,15 +19,6 @@ type partitionCommand struct {
 	Abort    bool    `help:"Undo an interrupted run, and do not resume it."`
 	owner
 	confirmFlag
-}
-
-func (partitionCommand) Help() string {
-	return `Creates a new table with partitions, and a trigger that writes to both tables. It copies the old rows in short transactions, compares the
-tables, and replaces the old table by the new one. Calls continue meanwhile: they are somewhat slower, and at two moments they wait up to 0.2 s for
-each try. It needs as much space again as the table has. An interrupted run leaves the new table and the trigger: run it again, or with --abort.
---timeout does not apply.
-
-Example: idem partition records --parts 16 --role idem_migrate`
 }
 
 // Run partitions the table, or with --abort removes what an interrupted run left.
@@ -60,11 +50,15 @@ func (c *partitionCommand) Run(s *session) error {
 	var refused *partition.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		return refusedError{"nothing was changed: " + strings.Join(refused.Reasons, "; ")}
+		return unchanged("nothing was changed: %v", refused)
 	case err != nil:
 		return fmt.Errorf("%w; run it again to continue, or idem partition --abort %s to undo it", err, c.Table)
 	}
-	return s.show(newShownPartition(c.Table, c.Parts, report), func(p *page.Page) {
+	shown := shownPartition{
+		Table: c.Table, Parts: c.Parts, Resumed: report.Resumed, Copied: report.Copied, Compared: report.Compared,
+		Seconds: report.Duration.Seconds(), Waited: report.Longest.Seconds(),
+	}
+	return s.show(shown, func(p *page.Page) {
 		p.Printf("idem.%s has %d partitions: %s rows copied, %s compared, in %s; writers waited for %s at most\n", c.Table, c.Parts,
 			page.Count(report.Copied), page.Count(report.Compared), page.Age(report.Duration), report.Longest.Round(time.Millisecond))
 	})
@@ -81,7 +75,7 @@ func (c *partitionCommand) abort(s *session, pool *pgxpool.Pool, config partitio
 		return err
 	}
 	if !begun {
-		return noRecordError{fmt.Sprintf("there is no interrupted run for idem.%s", c.Table)}
+		return noRecord("there is no interrupted run for idem.%s", c.Table)
 	}
 	return s.show(shownPartition{Table: c.Table, Aborted: true}, func(p *page.Page) { p.Printf("undone: idem.%s is as before\n", c.Table) })
 }
@@ -104,12 +98,4 @@ type shownPartition struct {
 	Compared int64   `json:"compared"`
 	Seconds  float64 `json:"seconds"`
 	Waited   float64 `json:"writers_waited_seconds"` // the longest wait
-}
-
-// newShownPartition returns the JSON document of a finished run.
-func newShownPartition(table string, parts int, r partition.Report) shownPartition {
-	return shownPartition{
-		Table: table, Parts: parts, Resumed: r.Resumed, Copied: r.Copied, Compared: r.Compared,
-		Seconds: r.Duration.Seconds(), Waited: r.Longest.Seconds(),
-	}
 }

@@ -17,13 +17,6 @@ type purgeCommand struct {
 	confirmFlag
 }
 
-func (purgeCommand) Help() string {
-	return `Makes one sweep over the tables of idem, as package purge does: by ranges of blocks, with pauses, and with waits for lagging standbys and for
-vacuum. Only one purge works at a time. The next purge continues where an interrupted one stopped. --timeout does not apply.
-
-Example: idem purge --max 10m --yes`
-}
-
 // Run purges all tables once, after confirmation. It prints the report also if the sweep failed
 // after the first table.
 func (c *purgeCommand) Run(s *session) error {
@@ -146,22 +139,15 @@ func (c *purgeCommand) text(p *page.Page, r purge.Report) {
 		deleted = "WOULD DELETE"
 	}
 	var rows [][]string
+	hidden := int64(0) // the tables have the same standbys, so a sum would count them twice
 	for _, t := range r.Tables {
+		hidden = max(hidden, t.Hidden)
 		rows = append(rows, []string{
 			t.Table, page.Count(t.Deleted), page.Count(t.Kept), page.Count(t.Skipped), page.Count(t.Pages), page.Age(t.Duration), string(t.Ended),
 		})
 	}
 	p.Table(page.Columns("TABLE", ">"+deleted, ">KEPT", ">SKIPPED", ">PAGES", ">TOOK", "ENDED"), rows)
-	if hidden := hiddenStandbys(r); hidden > 0 {
+	if hidden > 0 {
 		p.Printf("%s\n", page.Wrap(fmt.Sprintf("It did not wait for %d standbys, because this role may not see their lag: GRANT pg_monitor to it.", hidden), "", 100))
 	}
-}
-
-// hiddenStandbys returns the maximum over all tables. The tables have the same standbys, so a sum
-// would count them twice.
-func hiddenStandbys(r purge.Report) (most int64) {
-	for _, t := range r.Tables {
-		most = max(most, t.Hidden)
-	}
-	return most
 }

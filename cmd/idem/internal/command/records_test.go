@@ -167,10 +167,13 @@ func (d *harness) keepActs() {
 		leftID, parkedID, deadOutID)
 }
 
-// keepAll replaces the contents of all tables.
+// keepAll replaces the contents of all tables. For a few rows, DELETE is faster than TRUNCATE.
 func (d *harness) keepAll() {
 	d.t.Helper()
-	d.exec(`TRUNCATE idem.records, idem.operations, idem.steps, idem.signals, idem.outbox, idem.delayed, idem.inbox, idem.dead_letters, idem.relay_topics, idem.audit RESTART IDENTITY`)
+	for _, table := range []string{"records", "operations", "steps", "signals", "outbox", "delayed", "inbox", "dead_letters", "relay_topics", "audit"} {
+		d.exec("DELETE FROM idem." + table)
+	}
+	d.exec("SELECT setval('idem.outbox_seq_seq', 1, false), setval('idem.delayed_seq_seq', 1, false)")
 	d.keep()
 	d.keepOperations()
 	d.keepMessages()

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
 )
 
 const description = "Operates the tables of github.com/idem-go/idem in Postgres. Keys are abridged and stored responses are hidden, " +
@@ -37,7 +39,7 @@ func Run(ctx context.Context, w World) int {
 	if err != nil {
 		return finish(ctx, w, err)
 	}
-	s := newSession(ctx, w, &g.globals, called.Selected().Name)
+	s := &session{World: w, ctx: ctx, globals: &g.globals, name: called.Selected().Name, page: page.New(w.Stdout, w.colors())}
 	s.command, _, _ = strings.Cut(called.Command(), " <")
 	return finish(ctx, w, runWithGrace(ctx, s.gracePeriod, func() error {
 		defer s.close()
@@ -82,6 +84,7 @@ func newParser(g *grammar, w World) (*kong.Kong, error) {
 		kong.NoDefaultHelp(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 		groups,
+		kong.PostBuild(addDetails),
 	)
 }
 

@@ -132,24 +132,12 @@ func TestKey_MayComeFromStandardInput(t *testing.T) {
 func TestExplain_ReportsACallInProgress(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
-	began, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	go func() {
-		_, err := idem.Do(context.Background(), d.pool, scope, "under way", idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
-			close(began)
-			<-done
-			return idem.Response{}, nil
-		})
-		ended <- err
-	}()
-	<-began
+	release := d.holdKey()
 	d.idem("explain", scope, "under way").want(t, 0, "waits", "ErrInProgress", "a transaction holds the key, since", "Transactions that hold keys", "idle in transaction", "pg_terminate_backend")
 	d.idem("explain", scope, "under way", "--json").want(t, 0, `"held_by": {`, `"pid": `)
 	d.idem("stuck", "--older", "1ms").want(t, 3, "Transactions that hold keys", "idle in transaction", "pg_terminate_backend")
 	d.idem("stuck", "--older", "1h").want(t, 0, "nothing is stuck")
-	close(done)
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	release()
 	d.idem("stuck", "--older", "1ms").want(t, 0, "nothing is stuck")
 }
 

@@ -1,7 +1,6 @@
 package command_test
 
 import (
-	"context"
 	"encoding/base64"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/cmd/idem/internal/command"
 	"github.com/idem-go/idem/seal"
 )
 
@@ -31,11 +29,7 @@ func TestShow_OpensASealedResponseWithItsKey(t *testing.T) {
 	encode := base64.StdEncoding.EncodeToString
 	show := func(keys string, args ...string) output {
 		t.Helper()
-		return d.call(context.Background(), func(w *command.World) {
-			w.Getenv = func(name string) string {
-				return map[string]string{"DATABASE_URL": d.dsn, "IDEM_SEAL_KEYS": keys}[name]
-			}
-		}, append([]string{"show", "s", "k"}, args...)...)
+		return d.withKeys(keys, append([]string{"show", "s", "k"}, args...)...)
 	}
 	show("").want(t, 0, "sealed with   2026-11")
 	show("", "--json").want(t, 0, `"sealed_by": "2026-11"`)

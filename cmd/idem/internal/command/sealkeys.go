@@ -48,10 +48,10 @@ func (k sealKeys) secrets(s *session) (map[string][]byte, error) {
 // given.
 func (k sealKeys) sealer(s *session) (idem.Sealer, error) {
 	secrets, err := k.secrets(s)
-	if err != nil || len(secrets) == 0 {
-		return nil, err
+	for id := range secrets { // any of them: this program seals nothing, but a Sealer needs a primary key
+		return seal.New(seal.Keys{Primary: id, Secrets: secrets}), nil
 	}
-	return seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets}), nil
+	return nil, err
 }
 
 // sealerFor returns the Sealer that opens an object which is sealed with a key, or nil if the key
@@ -111,13 +111,4 @@ func (k sealKeys) open(s *session, r *record.Record) error {
 	r.Body = stored.Body
 	r.Header, err = db.EncodeHeader(stored.Header)
 	return err
-}
-
-// anyOf returns one of the key ids. A Sealer needs a primary key to seal with, but this program
-// only opens values.
-func anyOf(secrets map[string][]byte) string {
-	for id := range secrets {
-		return id
-	}
-	return ""
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// session is the state of a running command.
+// session is the state of a running command. Some commands need no database, so it connects late.
 type session struct {
 	World
 	ctx     context.Context
@@ -25,11 +25,6 @@ type session struct {
 	pool    *pgxpool.Pool
 
 	isUninterruptible atomic.Bool // a signal does not cancel the work in progress
-}
-
-// newSession returns the session of a command. It does not connect: some commands need no database.
-func newSession(ctx context.Context, w World, g *globals, name string) *session {
-	return &session{World: w, ctx: ctx, globals: g, name: name, page: page.New(w.Stdout, w.colors())}
 }
 
 // close closes the pool, and waits at most half a second for it. An interrupted statement was

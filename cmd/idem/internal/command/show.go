@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,12 +23,6 @@ type showCommand struct {
 	sealKeys
 	fullFlag
 	Reveal bool `help:"Show the stored response: header and body. If it is sealed, this needs the keys."`
-}
-
-func (showCommand) Help() string {
-	return `Shows one record by its primary key, expired or not. The response is read only with --reveal.
-
-Example: idem show 'tenant-1/POST %2Forders' 7f3c9a52-0d1e --reveal`
 }
 
 // shownRecord is the JSON document of idem show.
@@ -58,10 +51,7 @@ func (c *showCommand) Run(s *session) error {
 		if err := c.open(s, found); err != nil {
 			return err
 		}
-		if found.Body != nil && utf8.Valid(found.Body) {
-			text := string(found.Body)
-			shown.BodyText = &text
-		}
+		shown.BodyText = record.TextOf(found.Body)
 	}
 	abridge(&found.Key, c.Full)
 	return s.show(shown, func(p *page.Page) { c.text(p, found) })
@@ -173,7 +163,7 @@ func (n *recordArgs) String() string {
 
 // missing is the error for a record that does not exist.
 func (n *recordArgs) missing() error {
-	return noRecordError{"there is no record of " + n.String() + scopeHint(n.Scope)}
+	return noRecord("there is no record of %s%s", n, scopeHint(n.Scope))
 }
 
 // abridge abridges a key for display, unless whole is set: a person who has scope, key and request

@@ -1,13 +1,9 @@
 package command_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/lab/schema"
@@ -48,26 +44,14 @@ func TestStandby_IsNotTakenForThePrimary(t *testing.T) {
 	primary, standby := newPair(t)
 	t.Run("eviction", func(t *testing.T) { evictWithoutStandby(t, primary, standby) })
 	d := &harness{t: t, dsn: standby.DSN(), pool: pgtest.Open(t, primary.DSN())}
-	began, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	go func() {
-		_, err := idem.Do(context.Background(), d.pool, scope, "under way", idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
-			close(began)
-			<-done
-			return idem.Response{}, nil
-		})
-		ended <- err
-	}()
-	<-began
+	release := d.holdKey()
 	for _, args := range [][]string{{"stuck", "--older", "1ms"}, {"explain", scope, "under way"}, {"stats"}, {"outbox", "stats"}, {"operation", "list"}} {
 		d.idem(args...).want(t, 6, "this is a standby (last change: ", "ask the primary")
 	}
 	for _, args := range [][]string{{"list"}, {"dead", "list"}, {"inbox", "list"}, {"outbox", "list"}} {
 		d.idem(args...).want(t, 0, "this is a standby (last change: ")
 	}
-	close(done)
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	release()
 	d.dsn = primary.DSN()
 	d.idem("stuck", "--older", "1ms").want(t, 0, "nothing is stuck")
 }

@@ -15,13 +15,6 @@ type statsCommand struct {
 	Exact bool `help:"Count, and do not estimate: reads the whole table, until --timeout."`
 }
 
-func (statsCommand) Help() string {
-	return `Reads no record: the figures come from the catalog, the statistics and the locks, so that the size of the table does not matter. An estimate says
-what it is based on. --exact counts by reading the whole table in one statement, until --timeout.
-
-Example: idem stats --exact --timeout 5m`
-}
-
 // Run prints the figures, and with --exact also counts the records.
 func (c *statsCommand) Run(s *session) error {
 	v, err := readStats(s)
@@ -103,12 +96,12 @@ func newShownStats(v stats.Stats) shownStats {
 	sweep := v.Purge.Sweep("records")
 	return shownStats{
 		At:      v.ReadAt.UTC(),
-		Records: newShownFigure(v.Records.Count, same), Expired: newShownFigure(v.Records.Expired, same), Oldest: newShownFigure(v.Records.OldestExpired, inSeconds),
-		Dead: newShownFigure(v.Records.DeadRows, same), HeapBytes: v.Records.HeapBytes, IndexBytes: v.Records.IndexBytes, OtherBytes: v.Records.OtherBytes,
+		Records: newShownFigure(v.Records.Count), Expired: newShownFigure(v.Records.Expired), Oldest: newShownFigure(v.Records.OldestExpired),
+		Dead: newShownFigure(v.Records.DeadRows), HeapBytes: v.Records.HeapBytes, IndexBytes: v.Records.IndexBytes, OtherBytes: v.Records.OtherBytes,
 		AnalyzedAt: timeOrNil(v.Records.AnalyzedAt), VacuumedAt: timeOrNil(v.Records.VacuumedAt),
-		InFlight: shownInFlight{v.InFlight.Transactions, v.InFlight.Keys, newShownFigure(v.InFlight.Oldest, inSeconds)},
+		InFlight: shownInFlight{v.InFlight.Transactions, v.InFlight.Keys, newShownFigure(v.InFlight.Oldest)},
 		Purge: shownPurging{
-			Lag: newShownFigure(v.Purge.Lag, inSeconds), Speed: newShownFigure(v.Purge.Rate, func(f float64) any { return f }),
+			Lag: newShownFigure(v.Purge.Lag), Speed: newShownFigure(v.Purge.Rate),
 			UnderWay: sweep.Active(), WaitingFor: string(sweep.WaitingFor), Pages: sweep.Pages, TotalPages: sweep.TotalPages, LastEnded: timeOrNil(sweep.LastFinishedAt),
 		},
 	}
@@ -125,18 +118,17 @@ func inMood(p *page.Page, mood, text string) string {
 	return text
 }
 
-// newShownFigure returns a figure with its value converted for JSON.
-func newShownFigure[T any](f stats.Figure[T], value func(T) any) shownFigure {
+// newShownFigure returns a figure for JSON. A duration is shown in seconds.
+func newShownFigure[T any](f stats.Figure[T]) shownFigure {
 	shown := shownFigure{Quality: string(f.Quality), Note: f.Note}
 	if f.Known() {
-		shown.Value = value(f.Value)
+		shown.Value = f.Value
+	}
+	if span, ok := shown.Value.(time.Duration); ok {
+		shown.Value = span.Seconds()
 	}
 	return shown
 }
-
-// same and inSeconds are conversions for newShownFigure.
-func same(n int64) any              { return n }
-func inSeconds(d time.Duration) any { return d.Seconds() }
 
 // timeOrNil returns t in UTC, or nil for the zero time, which JSON shows as null.
 func timeOrNil(t time.Time) *time.Time {
@@ -193,13 +185,6 @@ func statsText(p *page.Page, v stats.Stats, counted *record.Counts) {
 
 type watchCommand struct {
 	Every span `default:"2s" placeholder:"SPAN" help:"Time between two readings. Default: ${default}."`
-}
-
-func (watchCommand) Help() string {
-	return `Prints the figures of stats repeatedly, until Ctrl-C. A terminal is cleared before each reading. With --json it writes one line for
-each reading.
-
-Example: idem watch --every 5s`
 }
 
 // Run prints readings until the command is interrupted. An error of the first reading ends it. A

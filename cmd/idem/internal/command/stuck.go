@@ -19,15 +19,6 @@ type stuckCommand struct {
 	sealKeys
 }
 
-func (stuckCommand) Help() string {
-	return `Lists what needs a person: transactions that hold keys for long, operations that are parked, operations that are due and that no process
-executes, and records that an fn left behind because it ended its own transaction. A sealed error of an operation needs the keys. No index leads to
-records that were left behind: a table above 64 MB is scanned only with --scan. The exit code is 3 if something was found, and otherwise 6 if the
-table was not scanned.
-
-Example: idem stuck --older 5m --scan`
-}
-
 // maxHolders is the maximum number of sessions that are listed.
 const maxHolders = 1000
 
@@ -41,7 +32,7 @@ func (c *stuckCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	found := stuck{Held: []record.Holder{}, Parked: []record.Operation{}, Unattended: []record.Operation{}, LeftBehind: []record.Record{}}
+	found := stuck{LeftBehind: []record.Record{}} // not nil, so that JSON shows an empty list as []
 	err = s.inTx(func(ctx context.Context, tx pgx.Tx) error { return c.read(ctx, tx, &found) })
 	openOperations(found.Parked, sealer, c.Full)
 	openOperations(found.Unattended, sealer, c.Full)
@@ -84,22 +75,17 @@ func (f *stuck) any() bool {
 
 // read finds everything but the records that were left behind. Only a scan of the table finds
 // those, because they have no index.
-func (c *stuckCommand) read(ctx context.Context, tx pgx.Tx, found *stuck) error {
+func (c *stuckCommand) read(ctx context.Context, tx pgx.Tx, found *stuck) (err error) {
 	old := time.Duration(c.Older)
-	held, err := record.Holders(ctx, tx, old, maxHolders)
-	if err != nil {
+	if found.Held, err = record.Holders(ctx, tx, old, maxHolders); err != nil {
 		return err
 	}
-	unattended, err := record.UnattendedOperations(ctx, tx, old)
-	if err != nil {
+	if found.Unattended, err = record.UnattendedOperations(ctx, tx, old); err != nil {
 		return err
 	}
-	parked, err := record.ParkedOperations(ctx, tx)
-	if err != nil {
+	if found.Parked, err = record.ParkedOperations(ctx, tx); err != nil {
 		return err
 	}
-	// The fields are not nil, so that JSON shows an empty list as [] and not as null.
-	found.Held, found.Unattended, found.Parked = append(found.Held, held...), append(found.Unattended, unattended...), append(found.Parked, parked...)
 	found.size, err = record.Size(ctx, tx)
 	found.Scanned = c.Scan || found.size <= scanLimit
 	return err
@@ -133,8 +119,8 @@ func printHolders(p *page.Page, held []record.Holder) {
 		columns: page.Columns(">PID", ">FOR", ">KEYS", "ROLE", "APPLICATION", "STATE", "WAITS FOR"),
 		row: func(_ *page.Page, h *record.Holder) []string {
 			age := "?"
-			if h.Visible {
-				age = page.Age(h.Since)
+			if h.Visible() {
+				age = page.Age(h.Since())
 			}
 			return []string{fmt.Sprint(h.PID), age, fmt.Sprint(h.Keys), page.Safe(h.Role), page.Safe(h.Application), h.State, h.Waiting}
 		},

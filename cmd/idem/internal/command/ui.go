@@ -16,7 +16,6 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 	"github.com/idem-go/idem/cmd/idem/ui"
-	"github.com/idem-go/idem/seal"
 )
 
 type uiCommand struct {
@@ -24,15 +23,6 @@ type uiCommand struct {
 	Write     bool     `help:"Let people who have the token make changes."`
 	AllowHost []string `placeholder:"NAME" help:"Another host name of the page, such as that of a proxy."`
 	sealKeys
-}
-
-func (uiCommand) Help() string {
-	return `Serves a web page until Ctrl-C: figures, operations with their steps, the outbox by topic, dead letters, keys in flight, the audit log,
-charts of the last hour, and the findings of the doctor. It only reads. With --write, a person who enters the token may retry, resolve and cancel
-operations, and redrive and drop dead letters, each with a reason. The token is that of the variable IDEM_UI_TOKEN, or a new one, which is printed.
-The connection is not encrypted: from another machine, use ssh -L.
-
-Example: idem ui --write`
 }
 
 // maxPageTimeout is the maximum time for a statement of a page. A longer --timeout does not apply.
@@ -82,12 +72,8 @@ func (c *uiCommand) config(s *session) (ui.Config, error) {
 	if err := s.inTx(func(ctx context.Context, tx pgx.Tx) error { _, err := record.Locate(ctx, tx); return err }); err != nil {
 		return ui.Config{}, err
 	}
-	config := ui.Config{Pool: s.pool, ReadOnly: !c.Write, Timeout: timeout}
-	secrets, err := c.secrets(s)
-	if err == nil && len(secrets) > 0 {
-		config.Sealer = seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets})
-	}
-	return config, err
+	sealer, err := c.sealer(s)
+	return ui.Config{Pool: s.pool, ReadOnly: !c.Write, Timeout: timeout, Sealer: sealer}, err
 }
 
 // protect sets who may see the page and who may act. It returns the token if it generated one, so

@@ -7,6 +7,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,17 @@ type Result struct {
 	Findings []Finding `json:"findings"`
 }
 
+// Count returns the number of findings of each level.
+func Count(results []Result) map[Level]int {
+	counts := map[Level]int{}
+	for _, result := range results {
+		for _, finding := range result.Findings {
+			counts[finding.Level]++
+		}
+	}
+	return counts
+}
+
 // check is a named test that adds findings to an exam.
 type check struct {
 	name string
@@ -55,17 +67,6 @@ type check struct {
 
 // checks are the checks of Examine, in the order in which they run and are reported.
 var checks = slices.Concat(serverChecks, clientChecks, schemaChecks, accessChecks, sessionChecks, tableChecks, messageChecks)
-
-// Names returns the names of all checks of Examine, in order.
-func Names() []string { return namesOf(checks) }
-
-// namesOf returns the names of checks.
-func namesOf(checks []check) (names []string) {
-	for _, c := range checks {
-		names = append(names, c.name)
-	}
-	return names
-}
 
 // only returns the checks of Examine with the given names, and ignores unknown names.
 func only(names ...string) []check {
@@ -80,11 +81,6 @@ func only(names ...string) []check {
 // queries that precede the checks.
 func Examine(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func(name string, done, of int)) ([]Result, error) {
 	return examine(ctx, pool, opts, checks, progress)
-}
-
-// Only runs the checks with the given names, and ignores unknown names.
-func Only(ctx context.Context, pool *pgxpool.Pool, opts Options, names ...string) ([]Result, error) {
-	return examine(ctx, pool, opts, only(names...), func(string, int, int) {})
 }
 
 // examine collects the facts that all checks share, then runs the checks one after the other. If
@@ -276,7 +272,7 @@ func (e *exam) each(sql string, args []any, into []any, add func()) {
 	}
 }
 
-// Options configure Examine, Only and Verify.
+// Options configure Examine and Verify.
 type Options struct {
 	// The role whose privileges and settings are examined. The default is the role of the
 	// connection.
@@ -316,27 +312,19 @@ func (o Options) withDefaults() Options {
 		o.Now = time.Now
 	}
 	l := &o.Limits
-	set(&l.OldestServer, 140000)
-	set(&l.OldTransaction, 5*time.Minute)
-	set(&l.OldXmin, 1_000_000)
-	set(&l.ClockDifference, 2*time.Second)
-	set(&l.ConnectionsShare, 0.8)
-	set(&l.LocksShare, 0.5)
-	set(&l.DeadShare, 0.3)
-	set(&l.DeadRows, 50_000)
-	set(&l.BloatedSize, 64<<20)
-	set(&l.PurgeLag, 24*time.Hour)
-	set(&l.OldMessage, 5*time.Minute)
-	set(&l.OldFailure, 15*time.Minute)
-	set(&l.ScanUpTo, 64<<20)
-	set(&l.Statement, 10*time.Second)
+	l.OldestServer = cmp.Or(l.OldestServer, 140000)
+	l.OldTransaction = cmp.Or(l.OldTransaction, 5*time.Minute)
+	l.OldXmin = cmp.Or(l.OldXmin, 1_000_000)
+	l.ClockDifference = cmp.Or(l.ClockDifference, 2*time.Second)
+	l.ConnectionsShare = cmp.Or(l.ConnectionsShare, 0.8)
+	l.LocksShare = cmp.Or(l.LocksShare, 0.5)
+	l.DeadShare = cmp.Or(l.DeadShare, 0.3)
+	l.DeadRows = cmp.Or(l.DeadRows, 50_000)
+	l.BloatedSize = cmp.Or(l.BloatedSize, 64<<20)
+	l.PurgeLag = cmp.Or(l.PurgeLag, 24*time.Hour)
+	l.OldMessage = cmp.Or(l.OldMessage, 5*time.Minute)
+	l.OldFailure = cmp.Or(l.OldFailure, 15*time.Minute)
+	l.ScanUpTo = cmp.Or(l.ScanUpTo, 64<<20)
+	l.Statement = cmp.Or(l.Statement, 10*time.Second)
 	return o
-}
-
-// set assigns standard to a value that is zero.
-func set[T comparable](value *T, standard T) {
-	var zero T
-	if *value == zero {
-		*value = standard
-	}
 }

@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -44,4 +45,18 @@ func TestDoctor_ExaminesADatabaseWithoutTheSchema(t *testing.T) {
 	w.finds("table", doctor.Problem, "no table idem.records", "idem migrate up")
 	w.finds("migrations", doctor.Problem, "no migration has been applied", "idem migrate up")
 	w.finds("primary-key", doctor.Unknown, "not checked")
+}
+
+func TestDocs_ListEveryCheck(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "## doctor")
+	for _, check := range append(doctor.Names(), doctor.VerifyNames()...) {
+		if !strings.Contains(rest, "`"+check+"`") {
+			t.Errorf("the check %s is not in docs/cli.md", check)
+		}
+	}
 }

@@ -121,7 +121,12 @@ type expected struct {
 	indexes []string // the name and definition of each index besides the primary key
 	// The column with the time from which purge may delete a row. It is empty if purge does not
 	// sweep the table.
-	purged string
+	purged     string
+	purgedWhen string // what happened to a row before purge may delete it
+	// The columns that go into a checksum of the rows, or "" for none. The checksum does not depend
+	// on the order of rows. Columns of time are left out, because their text depends on settings of
+	// the session.
+	checksum string
 	// The consequence if the primary key is missing, or if a crash has emptied the table.
 	consequence string
 }
@@ -130,7 +135,7 @@ type expected struct {
 // them with the migrations.
 var tables = []expected{
 	{
-		name: "records", key: "scope, key", purged: "expires_at",
+		name: "records", key: "scope, key", purged: "expires_at", purgedWhen: "expired", checksum: "scope, key, execution_id, state, status",
 		columns: "scope text, key text, hash bytea, execution_id uuid, created_at timestamp with time zone, expires_at timestamp with time zone, " +
 			"state text, status integer, completed_at timestamp with time zone, header jsonb, body bytea, sealed_by text",
 		consequence: "a retry executes again",
@@ -144,7 +149,7 @@ var tables = []expected{
 		consequence: "a purge begins again, or fails",
 	},
 	{
-		name: "operations", key: "id", purged: "ended_at",
+		name: "operations", key: "id", purged: "ended_at", purgedWhen: "ended", checksum: "id, state, epoch, seq, kind, step",
 		columns: "id uuid, scope text, key text, hash bytea, name text, ttl bigint, created_at timestamp with time zone, input bytea, parent uuid, epoch integer, " +
 			"owner integer, state text, undoing boolean, canceled boolean, kind text, step text, policy text, undos integer, seq integer, since timestamp with time zone, " +
 			"wake_at timestamp with time zone, tries integer, attempts integer, deaths integer, taken_at timestamp with time zone, " +
@@ -155,13 +160,13 @@ var tables = []expected{
 		consequence: "an operation stops half done, or runs twice",
 	},
 	{
-		name: "steps", key: "operation_id, seq",
+		name: "steps", key: "operation_id, seq", checksum: "operation_id, seq, kind, outcome",
 		columns: "operation_id uuid, seq integer, kind text, name text, due_at timestamp with time zone, recorded_at timestamp with time zone, outcome text, value bytea, " +
 			"undos integer, policy text",
 		consequence: "an operation repeats steps that have happened",
 	},
 	{
-		name: "signals", key: "operation_id, name",
+		name: "signals", key: "operation_id, name", checksum: "operation_id, name, taken",
 		columns:     "operation_id uuid, name text, sent_at timestamp with time zone, value bytea, taken boolean",
 		indexes:     []string{"signals_waiting btree (operation_id) WHERE (NOT taken)"},
 		consequence: "an operation waits for a signal that was sent",
@@ -171,20 +176,20 @@ var tables = []expected{
 		consequence: "processes behind a pooler claim each other's work",
 	},
 	{
-		name: "outbox", key: "held, seq",
+		name: "outbox", key: "held, seq", checksum: "seq, id, held",
 		columns: "seq bigint, created_at timestamp with time zone, id uuid, held boolean, attempts integer, next_at timestamp with time zone, " +
 			"aggregatetype text, aggregateid text, type text, payload bytea, headers jsonb, tracingspancontext text, class text, reason text",
 		indexes:     []string{"outbox_held btree (aggregatetype, aggregateid, seq) WHERE held"},
 		consequence: "messages are lost, or leave out of order",
 	},
 	{
-		name: "delayed", key: "not_before, seq",
+		name: "delayed", key: "not_before, seq", checksum: "seq, id",
 		columns: "seq bigint, not_before timestamp with time zone, created_at timestamp with time zone, id uuid, aggregatetype text, aggregateid text, type text, " +
 			"payload bytea, headers jsonb, tracingspancontext text",
 		consequence: "delayed messages are lost, or leave out of order",
 	},
 	{
-		name: "published", key: "id", purged: "expires_at",
+		name: "published", key: "id", purged: "expires_at", purgedWhen: "expired",
 		columns: "id uuid, seq bigint, created_at timestamp with time zone, published_at timestamp with time zone, expires_at timestamp with time zone, " +
 			"aggregatetype text, aggregateid text, type text, payload bytea, headers jsonb",
 		consequence: "the record of published messages is lost",
@@ -194,24 +199,25 @@ var tables = []expected{
 		consequence: "two relays publish one lane, and its order is lost",
 	},
 	{
-		name: "relay_topics", key: "relay", columns: "relay text, topics text[], generation bigint, since timestamp with time zone",
+		name: "relay_topics", key: "relay", checksum: "relay, topics",
+		columns:     "relay text, topics text[], generation bigint, since timestamp with time zone",
 		consequence: "relays publish each other's messages, or none do",
 	},
 	{
-		name: "inbox", key: "consumer, source, id", purged: "expires_at",
+		name: "inbox", key: "consumer, source, id", purged: "expires_at", purgedWhen: "expired", checksum: "consumer, source, id, state",
 		columns: "consumer text, source text, id text, hash bytea, state text, since timestamp with time zone, expires_at timestamp with time zone, " +
 			"attempts integer, begun boolean, hindered integer, retry_at timestamp with time zone, key text",
 		indexes:     []string{"inbox_failing btree (consumer, source, key) WHERE (state = 'failing'::text)"},
 		consequence: "a message that is delivered again is handled again",
 	},
 	{
-		name: "dead_letters", key: "side, consumer, source, id",
+		name: "dead_letters", key: "side, consumer, source, id", checksum: "side, consumer, source, id, redrive_at IS NULL",
 		columns: "side text, consumer text, source text, id text, key text, type text, payload bytea, headers jsonb, sealed_by text, class text, " +
 			"reason text, attempts integer, created_at timestamp with time zone, died_at timestamp with time zone, redrive_at timestamp with time zone",
 		consequence: "messages that wait for a person are lost",
 	},
 	{
-		name: "audit", key: "at, id", purged: "at",
+		name: "audit", key: "at, id", purged: "at", purgedWhen: "were written", checksum: "id, act, outcome",
 		columns: "at timestamp with time zone, id uuid, act text, outcome text, role text, person text, reason text, operation_id uuid, step text, " +
 			"scope text, key text, side text, consumer text, source text, message_id text",
 		consequence: "the record of what people did is lost",
@@ -231,9 +237,6 @@ func tableNames(of func(*expected) bool) (found []string) {
 	}
 	return found
 }
-
-// keyColumns returns the columns of the primary key.
-func (t *expected) keyColumns() []string { return strings.Split(t.key, ", ") }
 
 // index splits an element of expected.indexes into the name and the definition of the index.
 func index(of string) (name, definition string) {

@@ -172,7 +172,7 @@ func collation(e *exam) {
 	for _, r := range e.relations {
 		var wrong, alter []string
 		for _, a := range found {
-			if a.OID == r.OID && a.Type == "text" && a.Collation != `"C"` && r.Root && slices.Contains(r.expectation().keyColumns(), a.Name) {
+			if a.OID == r.OID && a.Type == "text" && a.Collation != `"C"` && r.Root && slices.Contains(strings.Split(r.expectation().key, ", "), a.Name) {
 				wrong = append(wrong, a.Name+" has "+a.Collation)
 				alter = append(alter, fmt.Sprintf(`ALTER %s TYPE text COLLATE "C"`, a.Name))
 			}
@@ -202,16 +202,22 @@ func unlogged(e *exam) {
 // triggers looks for enabled triggers on the tables of idem. The triggers of idem partition get a
 // finding of their own.
 func triggers(e *exam) {
-	var oid uint32
-	var name string
-	e.each(`SELECT tgrelid, quote_ident(tgname) FROM pg_trigger
-		WHERE tgrelid = ANY ($1) AND NOT tgisinternal AND tgparentid = 0 AND tgenabled <> 'D' ORDER BY 2`, []any{e.oids()}, []any{&oid, &name}, func() {
-		on := e.relation(oid).Name
-		if e.isPartitioning(name, on) {
-			return
-		}
+	e.foreign(`SELECT tgrelid, quote_ident(tgname) FROM pg_trigger
+		WHERE tgrelid = ANY ($1) AND NOT tgisinternal AND tgparentid = 0 AND tgenabled <> 'D' ORDER BY 2`, func(name, on string) {
 		e.warn("the trigger "+name+" is on "+on+": it runs in every call, and may change or suppress a row",
 			"DROP TRIGGER "+name+" ON "+on+", unless something needs it")
+	})
+}
+
+// foreign calls found for each row of sql: a trigger or rule, by the oid of its table and by its
+// name. It leaves out those of idem partition.
+func (e *exam) foreign(sql string, found func(name, on string)) {
+	var oid uint32
+	var name string
+	e.each(sql, []any{e.oids()}, []any{&oid, &name}, func() {
+		if on := e.relation(oid).Name; !e.isPartitioning(name, on) {
+			found(name, on)
+		}
 	})
 }
 
@@ -228,14 +234,7 @@ func (e *exam) isPartitioning(name, on string) bool {
 
 // rules looks for rewrite rules on the tables of idem.
 func rules(e *exam) {
-	var oid uint32
-	var name string
-	const found = `SELECT ev_class, quote_ident(rulename) FROM pg_rewrite WHERE ev_class = ANY ($1) ORDER BY 2`
-	e.each(found, []any{e.oids()}, []any{&oid, &name}, func() {
-		on := e.relation(oid).Name
-		if e.isPartitioning(name, on) {
-			return
-		}
+	e.foreign("SELECT ev_class, quote_ident(rulename) FROM pg_rewrite WHERE ev_class = ANY ($1) ORDER BY 2", func(name, on string) {
 		e.problem("the rule "+name+" is on "+on+": it rewrites the statements of calls", "DROP RULE "+name+" ON "+on)
 	})
 }
@@ -288,32 +287,25 @@ func (e *exam) indexes() []foundIndex {
 // primaryKey looks for a primary key that is missing, invalid or on other columns. The guarantee of
 // idem rests on the primary key of idem.records: without it, two transactions can claim one key.
 func primaryKey(e *exam) {
+	const remedy = "stop all users of the table, remove duplicate rows, then "
 	found := e.indexes()
 	for _, r := range e.relations {
-		e.primaryKeyOf(&r, found)
-	}
-}
-
-// primaryKeyOf adds the finding about the primary key of one relation. A view has none, and the
-// check table reports it.
-func (e *exam) primaryKeyOf(r *relation, found []foundIndex) {
-	t := r.expectation()
-	want := "PRIMARY KEY (" + t.key + ")"
-	consequence := t.consequence
-	if r.Table == "records" {
-		consequence = "a key may execute twice"
-	}
-	const remedy = "stop all users of the table, remove duplicate rows, then "
-	at := slices.IndexFunc(found, func(i foundIndex) bool { return i.On == r.OID && i.Primary })
-	switch {
-	case r.Kind != "r" && r.Kind != "p":
-	case at < 0 && !r.Root: // the finding for the partitioned table covers its partitions
-	case at < 0:
-		e.problem(r.Name+" has no primary key: "+consequence, remedy+"ALTER TABLE "+r.Name+" ADD "+want)
-	case found[at].Constraint != want && r.Root:
-		e.problem("the primary key of "+r.Name+" is "+found[at].Constraint+", and must be ("+t.key+")", remedy+"make "+want)
-	case !found[at].Valid:
-		e.problem("the index of the primary key of "+r.Name+" is invalid or deferred", "REINDEX TABLE CONCURRENTLY "+r.Name)
+		t := r.expectation()
+		want, consequence := "PRIMARY KEY ("+t.key+")", t.consequence
+		if r.Table == "records" {
+			consequence = "a key may execute twice"
+		}
+		at := slices.IndexFunc(found, func(i foundIndex) bool { return i.On == r.OID && i.Primary })
+		switch {
+		case r.Kind != "r" && r.Kind != "p": // a view, which the check table reports
+		case at < 0 && !r.Root: // the finding for the partitioned table covers its partitions
+		case at < 0:
+			e.problem(r.Name+" has no primary key: "+consequence, remedy+"ALTER TABLE "+r.Name+" ADD "+want)
+		case found[at].Constraint != want && r.Root:
+			e.problem("the primary key of "+r.Name+" is "+found[at].Constraint+", and must be ("+t.key+")", remedy+"make "+want)
+		case !found[at].Valid:
+			e.problem("the index of the primary key of "+r.Name+" is invalid or deferred", "REINDEX TABLE CONCURRENTLY "+r.Name)
+		}
 	}
 }
 
@@ -365,4 +357,84 @@ func (e *exam) furtherIndex(r *relation, i foundIndex, ours bool) {
 	default:
 		e.note("the index "+i.Name+" does not belong to idem: every change of "+r.Name+" writes it", "DROP INDEX CONCURRENTLY "+i.Name+", unless something needs it")
 	}
+}
+
+// sequenceUse is a sequence together with the query for its highest number in use.
+type sequenceUse struct {
+	sequence    string
+	what        string // what the numbers identify
+	highest     string // an indexed query for the highest number in use
+	reads       []string
+	level       Level
+	consequence string // the consequence of a number that is handed out twice
+}
+
+// sequenceUses are the sequences that sequenceBehind examines. No index covers all numbers of
+// instances and of delayed messages. For these the query reads only the thousand rows that are due
+// first.
+var sequenceUses = []sequenceUse{
+	{
+		sequence: "outbox_seq_seq", what: "sequence numbers in idem.outbox", level: Problem, reads: []string{"outbox"},
+		highest:     `SELECT coalesce(greatest((SELECT max(seq) FROM idem.outbox WHERE NOT held), (SELECT max(seq) FROM idem.outbox WHERE held)), 0)`,
+		consequence: "a new message gets a lower number than older messages of its key and is published before them, or fails with SQLSTATE 23505",
+	},
+	{
+		sequence: "delayed_seq_seq", what: "sequence numbers in idem.delayed", level: Problem, reads: []string{"delayed"},
+		highest:     `SELECT coalesce((SELECT max(seq) FROM (SELECT seq FROM idem.delayed ORDER BY not_before LIMIT 1000) AS few), 0)`,
+		consequence: "among messages of one key that are due at the same time, a later one may be published first, or fails with SQLSTATE 23505",
+	},
+	{
+		sequence: "instances", what: "numbers of instances", level: Warning, reads: []string{"operations", "relays", "leases"},
+		highest: `SELECT coalesce(greatest((SELECT max(instance) FROM idem.relays), (SELECT max(instance) FROM idem.leases),
+			(SELECT max(owner) FROM (SELECT owner FROM idem.operations WHERE state = 'running' ORDER BY wake_at LIMIT 1000) AS few)), 0)::int8`,
+		consequence: "a new process gets the number of a former one and counts as the owner of its operations, whose definitions it may not have",
+	},
+}
+
+// sequenceBehind looks for sequences that will hand out numbers that are already in use. Logical
+// replication copies rows but not sequences, so a subscriber that takes over has this fault.
+func sequenceBehind(e *exam) {
+	for i := range sequenceUses {
+		n := &sequenceUses[i]
+		if !e.canRead(n.reads) {
+			continue
+		}
+		var highest int64
+		// Read the rows before the sequence. In the other order, a row that is inserted in between
+		// would have a number beyond the sequence as it was read.
+		e.one(n.highest, nil, &highest)
+		last, ok := e.last(n.sequence)
+		if ok && last < highest {
+			e.add(n.level, fmt.Sprintf("%s go up to %d, and the sequence idem.%s is at %d: %s", n.what, highest, n.sequence, last, n.consequence),
+				setSequence(n.sequence, highest))
+		}
+	}
+}
+
+// last returns the last number of a sequence, or 0 if it was never used. It reports ok = false if
+// the sequence does not exist, or if the connected role cannot read it. In the latter case last
+// also adds a finding.
+func (e *exam) last(sequence string) (last int64, ok bool) {
+	var value *int64
+	var there, readable bool
+	e.one(`SELECT c.oid IS NOT NULL, coalesce(has_sequence_privilege(c.oid, 'USAGE, SELECT'), false),
+			CASE WHEN has_sequence_privilege(c.oid, 'USAGE, SELECT') THEN pg_sequence_last_value(c.oid) END
+		FROM (SELECT 1) AS one LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'idem')
+			ON c.relkind = 'S' AND c.relname = $1`, []any{sequence}, &there, &readable, &value)
+	switch {
+	case !there: // the check "table" reports a missing sequence
+		return 0, false
+	case !readable:
+		e.unknown("not checked: this role may not read the sequence idem."+sequence, "GRANT SELECT ON SEQUENCE idem."+sequence+" TO "+e.self)
+		return 0, false
+	case value != nil:
+		last = *value
+	}
+	return last, true
+}
+
+// setSequence returns the remedy for a sequence that is behind: a statement that sets it to the
+// number "to" unless it is already beyond.
+func setSequence(sequence string, to int64) string {
+	return fmt.Sprintf("before anything writes here: SELECT setval('idem.%[1]s', %[2]d) FROM idem.%[1]s WHERE last_value < %[2]d", sequence, to)
 }

@@ -191,16 +191,10 @@ func xminStandby(e *exam) {
 			"end that query on the standby, or set hot_standby_feedback = off there")
 	})
 	if !e.seesAll {
-		e.hiddenStandbys("how far standbys delay vacuum was not checked")
-	}
-}
-
-// hiddenStandbys adds a finding of level Unknown if standbys exist that the role cannot see.
-func (e *exam) hiddenStandbys(what string) {
-	var count int
-	e.one("SELECT count(*) FROM pg_stat_replication WHERE sent_lsn IS NULL", nil, &count)
-	if count > 0 {
-		e.hidden(fmt.Sprintf("%s, of %d of them", what, count))
+		var unseen int
+		if e.one("SELECT count(*) FROM pg_stat_replication WHERE sent_lsn IS NULL", nil, &unseen); unseen > 0 {
+			e.hidden(fmt.Sprintf("how far standbys delay vacuum was not checked, of %d of them", unseen))
+		}
 	}
 }
 
@@ -254,12 +248,12 @@ func heldKeys(e *exam) {
 	holders, err := record.Holders(e.ctx, e.tx, e.opts.Limits.OldTransaction, maxCounted)
 	unseen := 0
 	for _, h := range holders {
-		if !h.Visible {
+		if !h.Visible() {
 			unseen++
 			continue
 		}
 		what, remedy := fmt.Sprintf("process %d of the role %s (%s) has held keys for %s: callers of those keys get ErrInProgress",
-			h.PID, page.Safe(h.Role), h.State, page.Age(h.Since)), "see idem stuck"
+			h.PID, page.Safe(h.Role), h.State, page.Age(h.Since())), "see idem stuck"
 		if h.Blocker != nil {
 			what, remedy = what+". It is blocked by "+h.Blocker.String(), h.Blocker.Remedy()
 		}

@@ -200,15 +200,17 @@ func (e *exam) purgeLagOf(s sweepState) {
 // Unknown.
 func (e *exam) neverPurged(table, remedy string) {
 	var unknown []relation
+	var of *expected
 	worst := time.Duration(0)
 	for _, r := range e.leaves(table) {
+		of = r.expectation()
 		var known bool
 		var oldest *float64
 		e.one(`SELECT t.attname IS NOT NULL, extract(epoch FROM clock_timestamp())::float8 - extract(epoch FROM least((t.histogram_bounds::text::text[])[1]::timestamptz,
 				(SELECT min(v::timestamptz) FROM unnest(t.most_common_vals::text::text[]) v)))::float8
 			FROM (SELECT 1) AS one LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 				JOIN pg_stats t ON t.schemaname = n.nspname AND t.tablename = c.relname AND NOT t.inherited) ON c.oid = $1 AND t.attname = $2`,
-			[]any{r.OID, r.expectation().purged}, &known, &oldest)
+			[]any{r.OID, of.purged}, &known, &oldest)
 		if oldest != nil {
 			worst = max(worst, asDuration(*oldest))
 		}
@@ -228,17 +230,12 @@ func (e *exam) neverPurged(table, remedy string) {
 		limit += purge.DefaultAudit
 	}
 	if worst > limit {
-		e.warn(fmt.Sprintf("idem.%s was never purged, and has rows that %s %s ago: the table only grows", table, verbs[table], page.Age(worst)), remedy)
+		e.warn(fmt.Sprintf("idem.%s was never purged, and has rows that %s %s ago: the table only grows", table, of.purgedWhen, page.Age(worst)), remedy)
 		return
 	}
 	for i := range unknown {
 		e.withoutStatistics(&unknown[i])
 	}
-}
-
-// verbs has the verb for what happened to a row of the table before purge may delete it.
-var verbs = map[string]string{
-	"records": "expired", "operations": "ended", "inbox": "expired", "published": "expired", "audit": "were written",
 }
 
 // mayWalk reports whether a check may scan the whole table idem.records: the table is small, or

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,18 +20,32 @@ import (
 var verifyChecks = slices.Concat(
 	only("migrations", "table", "columns", "primary-key", "collation", "unlogged", "indexes", "sequences", "triggers", "row-security", "privileges", "left-behind"),
 	[]check{
-		{name: "records-without-operation", run: recordsWithoutOperation, reads: []string{"records", "operations"}},
-		{name: "operations-without-record", run: operationsWithoutRecord, reads: []string{"records", "operations"}},
-		{name: "steps-without-operation", run: stepsWithoutOperation, reads: []string{"operations", "steps", "signals"}},
+		// Keys in progress whose operation is missing or has ended.
+		{name: "records-without-operation", reads: []string{"records", "operations"}, run: orphans(Problem,
+			`SELECT r.execution_id FROM idem.records r WHERE r.state = 'running'
+			AND NOT EXISTS (SELECT FROM idem.operations o WHERE o.id = r.execution_id AND o.state IN ('running', 'parked'))`,
+			"%s keys are in progress for an operation that is missing or has ended: their callers get ErrInProgress, "+
+				"and no process resumes them (operations %s)",
+			restoreTogether+"; if that is not possible, find out by the execution id what happened outside, and idem evict")},
+		// Operations in progress without a matching record in progress.
+		{name: "operations-without-record", reads: []string{"records", "operations"}, run: orphans(Problem,
+			`SELECT o.id FROM idem.operations o WHERE o.state IN ('running', 'parked')
+			AND NOT EXISTS (SELECT FROM idem.records r WHERE r.scope = o.scope AND r.key = o.key AND r.execution_id = o.id AND r.state = 'running')`,
+			"%s operations are in progress without a record of their key: a repeated call begins another operation, "+
+				"which may repeat outside calls under other keys (operations %s)",
+			restoreTogether+", before a process executes them")},
+		// Steps and signals of operations that do not exist.
+		{name: "steps-without-operation", reads: []string{"operations", "steps", "signals"}, run: orphans(Warning,
+			`SELECT s.operation_id FROM (SELECT operation_id FROM idem.steps UNION SELECT operation_id FROM idem.signals) s
+			WHERE NOT EXISTS (SELECT FROM idem.operations o WHERE o.id = s.operation_id)`,
+			"steps or signals exist of %s operations that have no row in idem.operations (%s)",
+			"if an earlier backup of idem.operations was restored: "+restoreTogether+"; if idem purge was interrupted, its next sweep deletes them")},
 		{name: "calls-in-doubt", run: callsInDoubt, reads: []string{"operations", "steps"}},
 		{name: "subscription", run: subscription},
 	})
 
 // walkTimeout is the statement timeout of checks that scan whole tables.
 const walkTimeout = 10 * time.Minute
-
-// VerifyNames returns the names of all checks that Verify can run, in order.
-func VerifyNames() []string { return namesOf(slices.Concat(verifyChecks, againstChecks)) }
 
 // Verify examines whether a restored database, or a database that is to take over, is complete. If
 // opts.Against is set, Verify also compares both databases. It scans whole tables. Errors and
@@ -41,57 +56,33 @@ func Verify(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func
 	if opts.Against != nil {
 		made = slices.Concat(made, againstChecks)
 	}
-	set(&opts.Limits.Statement, walkTimeout)
+	opts.Limits.Statement = cmp.Or(opts.Limits.Statement, walkTimeout)
 	return examine(ctx, pool, opts, made, progress)
 }
 
 // few is the number of IDs that a finding lists.
 const few = 5
 
-// orphans counts the rows of sql, which returns one column of IDs, and lists the first few IDs.
-func (e *exam) orphans(sql string) (count int64, ids string) {
-	e.one(`SELECT count(*), coalesce(string_agg(id::text, ', ') FILTER (WHERE n <= $1), '')
-		FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM (`+sql+`) AS found (id)) AS ranked`,
-		[]any{few}, &count, &ids)
-	if count > few {
-		ids += ", …"
+// orphans returns a check that counts the rows of sql, which returns one column of IDs. The text
+// what has a %s for the count and one for the first few IDs.
+func orphans(level Level, sql, what, remedy string) func(*exam) {
+	return func(e *exam) {
+		var count int64
+		var ids string
+		e.one(`SELECT count(*), coalesce(string_agg(id::text, ', ') FILTER (WHERE n <= $1), '')
+			FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM (`+sql+`) AS found (id)) AS ranked`,
+			[]any{few}, &count, &ids)
+		if count > few {
+			ids += ", …"
+		}
+		if count > 0 {
+			e.add(level, fmt.Sprintf(what, page.Count(count), ids), remedy)
+		}
 	}
-	return count, ids
 }
 
 const restoreTogether = "idem.records and idem.operations have to be of the same moment: restore both from the same backup, " +
 	"or see that both were replicated to the end"
-
-// recordsWithoutOperation looks for keys in progress whose operation is missing or has ended.
-func recordsWithoutOperation(e *exam) {
-	count, ids := e.orphans(`SELECT r.execution_id FROM idem.records r WHERE r.state = 'running'
-		AND NOT EXISTS (SELECT FROM idem.operations o WHERE o.id = r.execution_id AND o.state IN ('running', 'parked'))`)
-	if count > 0 {
-		e.problem(fmt.Sprintf("%s keys are in progress for an operation that is missing or has ended: their callers get ErrInProgress, "+
-			"and no process resumes them (operations %s)", page.Count(count), ids),
-			restoreTogether+"; if that is not possible, find out by the execution id what happened outside, and idem evict")
-	}
-}
-
-// operationsWithoutRecord looks for operations in progress without a matching record in progress.
-func operationsWithoutRecord(e *exam) {
-	count, ids := e.orphans(`SELECT o.id FROM idem.operations o WHERE o.state IN ('running', 'parked')
-		AND NOT EXISTS (SELECT FROM idem.records r WHERE r.scope = o.scope AND r.key = o.key AND r.execution_id = o.id AND r.state = 'running')`)
-	if count > 0 {
-		e.problem(fmt.Sprintf("%s operations are in progress without a record of their key: a repeated call begins another operation, "+
-			"which may repeat outside calls under other keys (operations %s)", page.Count(count), ids), restoreTogether+", before a process executes them")
-	}
-}
-
-// stepsWithoutOperation looks for steps and signals of operations that do not exist.
-func stepsWithoutOperation(e *exam) {
-	count, ids := e.orphans(`SELECT s.operation_id FROM (SELECT operation_id FROM idem.steps UNION SELECT operation_id FROM idem.signals) s
-		WHERE NOT EXISTS (SELECT FROM idem.operations o WHERE o.id = s.operation_id)`)
-	if count > 0 {
-		e.warn(fmt.Sprintf("steps or signals exist of %s operations that have no row in idem.operations (%s)", page.Count(count), ids),
-			"if an earlier backup of idem.operations was restored: "+restoreTogether+"; if idem purge was interrupted, its next sweep deletes them")
-	}
-}
 
 // callsInDoubt counts the operations that were in an outside call without a recorded outcome when
 // the copy was made.
@@ -229,28 +220,15 @@ func sameSequences(e *exam) {
 	}
 }
 
-// checksumColumns lists, for each table, the columns that go into a checksum of its rows. The
-// checksum does not depend on the order of rows. Columns of time are left out, because their text
-// depends on settings of the session.
-var checksumColumns = map[string]string{
-	"records":      "scope, key, execution_id, state, status",
-	"operations":   "id, state, epoch, seq, kind, step",
-	"steps":        "operation_id, seq, kind, outcome",
-	"signals":      "operation_id, name, taken",
-	"outbox":       "seq, id, held",
-	"delayed":      "seq, id",
-	"inbox":        "consumer, source, id, state",
-	"dead_letters": "side, consumer, source, id, redrive_at IS NULL",
-	"relay_topics": "relay, topics",
-	"audit":        "id, act, outcome",
-}
-
 // sameRows compares the number and the checksum of rows of each table. Payloads are not read: a
 // copy that has the keys of all rows has the rows, and payloads can be large.
 func sameRows(e *exam) {
-	for _, table := range tableNames(func(t *expected) bool { return checksumColumns[t.name] != "" }) {
+	for _, t := range tables {
+		if t.checksum == "" {
+			continue
+		}
 		sql := fmt.Sprintf(`SELECT count(*)::text || ' ' || coalesce(sum(hashtextextended(ROW(%s)::text, 0)::numeric), 0)::text FROM idem.%s`,
-			checksumColumns[table], table)
+			t.checksum, t.name)
 		here, there := e.both(sql)
 		if e.err != nil {
 			return
@@ -260,9 +238,9 @@ func sameRows(e *exam) {
 		if here[0] == there[0] {
 			continue
 		}
-		what := fmt.Sprintf("idem.%s has %s rows here and %s in the other database", table, hereRows, thereRows)
+		what := fmt.Sprintf("idem.%s has %s rows here and %s in the other database", t.name, hereRows, thereRows)
 		if hereRows == thereRows {
-			what = fmt.Sprintf("idem.%s has %s rows in both databases, and they differ", table, hereRows)
+			what = fmt.Sprintf("idem.%s has %s rows in both databases, and they differ", t.name, hereRows)
 		}
 		e.problem(what, "stop the writers of the other database, wait until this one has caught up, and compare again; "+
 			"if rows are still missing, do not take over, because retries would execute again")

@@ -4,6 +4,7 @@ package page
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -96,4 +97,166 @@ func SafeLines(text string) string {
 		lines[i] = strings.Join(parts, "\t")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Column is a column of a Table.
+type Column struct {
+	Name  string
+	Right bool // aligned to the right
+}
+
+// Columns returns columns with the given names. A column whose name begins with ">" is aligned to
+// the right.
+func Columns(names ...string) []Column {
+	columns := make([]Column, len(names))
+	for i, name := range names {
+		columns[i].Name, columns[i].Right = strings.CutPrefix(name, ">")
+	}
+	return columns
+}
+
+// Table writes a header line and the rows, with aligned columns. Each row has one cell for each
+// column.
+func (p *Page) Table(columns []Column, rows [][]string) {
+	widths := make([]int, len(columns))
+	for i, c := range columns {
+		widths[i] = ansi.StringWidth(c.Name)
+		for _, row := range rows {
+			widths[i] = max(widths[i], ansi.StringWidth(row[i]))
+		}
+	}
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.Name
+	}
+	p.row(columns, widths, names, p.Dim)
+	for _, row := range rows {
+		p.row(columns, widths, row, func(text string) string { return text })
+	}
+}
+
+// row writes one line of a table. It pads the last cell only if the cell is aligned to the right,
+// so that lines have no trailing spaces.
+func (p *Page) row(columns []Column, widths []int, cells []string, paint func(string) string) {
+	var line strings.Builder
+	for i, cell := range cells {
+		space := gap(cell, widths[i])
+		switch {
+		case columns[i].Right:
+			line.WriteString(space + paint(cell))
+		case i == len(cells)-1:
+			line.WriteString(paint(cell))
+		default:
+			line.WriteString(paint(cell) + space)
+		}
+		if i < len(cells)-1 {
+			line.WriteString("  ")
+		}
+	}
+	p.Printf("%s\n", line.String())
+}
+
+// Wrap breaks text into lines of at most width columns. The first line begins with lead, and the
+// others are indented by the width of lead.
+func Wrap(text, lead string, width int) string {
+	indent := ansi.StringWidth(lead)
+	lines := strings.Split(ansi.Wordwrap(text, max(20, width-indent), ""), "\n")
+	return lead + strings.Join(lines, "\n"+strings.Repeat(" ", indent))
+}
+
+// Age formats a duration with at most two units: a person compares ages, and does not compute with
+// them.
+func Age(d time.Duration) string {
+	sign := ""
+	if d < 0 {
+		sign, d = "-", -d
+	}
+	switch day := 24 * time.Hour; {
+	case d < time.Second:
+		return fmt.Sprintf("%s%d ms", sign, d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%s%d s", sign, d/time.Second)
+	case d < time.Hour:
+		return sign + two(d, time.Minute, "min", time.Second, "s")
+	case d < day:
+		return sign + two(d, time.Hour, "h", time.Minute, "min")
+	case d < 1000*day:
+		return sign + two(d, day, "d", time.Hour, "h")
+	default:
+		return fmt.Sprintf("%s%d y", sign, d/(365*day))
+	}
+}
+
+// two formats d in a large and a small unit. It omits the small unit if it is zero.
+func two(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
+	text := fmt.Sprintf("%d %s", d/large, largeName)
+	if rest := d % large / small; rest > 0 {
+		text += fmt.Sprintf(" %d %s", rest, smallName)
+	}
+	return text
+}
+
+// Bytes formats a number of bytes with a decimal unit and two or three digits.
+func Bytes(n int64) string {
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	// The bounds 999.5 and 9.95 are those at which rounding would add a digit.
+	value, unit := float64(n), -1
+	for value >= 999.5 && unit < 4 {
+		value /= 1000
+		unit++
+	}
+	digits := 0
+	if value < 9.95 {
+		digits = 1
+	}
+	return strconv.FormatFloat(value, 'f', digits, 64) + " " + []string{"kB", "MB", "GB", "TB", "PB"}[unit]
+}
+
+// Count formats a number with a comma between groups of three digits.
+func Count(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	first := 0
+	if n < 0 {
+		first = 1
+	}
+	for i := len(digits) - 3; i > first; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// Time formats t in UTC, to the second. It returns "-" for the zero time.
+func Time(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 MST")
+}
+
+// Relative returns t relative to now, such as "3 min ago" or "in 3 min".
+func Relative(t, now time.Time) string {
+	if t.After(now) {
+		return "in " + Age(t.Sub(now))
+	}
+	return Age(now.Sub(t)) + " ago"
+}
+
+// AtLeast formats a count of a query that stops counting at most.
+func AtLeast(n, most int64) string {
+	if n >= most {
+		return Count(n) + " or more"
+	}
+	return Count(n)
+}
+
+// Clipped cuts text after limit characters.
+func Clipped(text string, limit int) string {
+	for at := range text {
+		if limit--; limit < 0 {
+			return text[:at] + "…"
+		}
+	}
+	return text
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/txn"
 )
 
 // Limits of a portion: the range of blocks that one transaction copies or compares. Its size
@@ -123,7 +125,7 @@ func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pg
 		took := time.Since(begin)
 		switch {
 		// A writer was in the way. Try again with a smaller portion.
-		case hasCode(err, "55P03", "40P01", "40001"):
+		case txn.HasCode(err, "55P03", "40P01", "40001"):
 			if failures++; failures > 100 {
 				return err
 			}
@@ -138,7 +140,7 @@ func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pg
 				blocks = max(blocks/2, 1)
 			}
 		}
-		if err := sleep(ctx, min(time.Duration(float64(took)*(1/j.Share-1)), time.Minute)); err != nil {
+		if err := txn.Sleep(ctx, min(time.Duration(float64(took)*(1/j.Share-1)), time.Minute)); err != nil {
 			return err
 		}
 	}

@@ -2,15 +2,14 @@ package partition
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/txn"
 )
 
 // lockTimeout is the lock timeout of a statement behind which other sessions queue. retryDelay is
@@ -39,7 +38,9 @@ func (j *job) prepare(ctx context.Context) error {
 	return j.in(ctx, lockTimeout, func(tx pgx.Tx) error {
 		statements := []string{fmt.Sprintf("CREATE TABLE %s (LIKE %s INCLUDING ALL EXCLUDING INDEXES, PRIMARY KEY (%s)) PARTITION BY HASH (%[3]s)",
 			j.parted, j.old, strings.Join(j.key, ", "))}
-		settings, err := text(ctx, tx, `SELECT coalesce('WITH (' || array_to_string(reloptions, ', ') || ')', '') FROM pg_class WHERE oid = $1::text::regclass`, j.old)
+		var settings string
+		err := tx.QueryRow(ctx, `SELECT coalesce('WITH (' || array_to_string(reloptions, ', ') || ')', '')
+			FROM pg_class WHERE oid = $1::text::regclass`, j.old).Scan(&settings)
 		if err != nil {
 			return err
 		}
@@ -144,13 +145,13 @@ func (j *job) locked(ctx context.Context, phase string, work func(pgx.Tx) error)
 		err := j.in(ctx, lockTimeout, work)
 		j.report.Longest = max(j.report.Longest, time.Since(begin))
 		// 55P03: lock timeout; 40P01: deadlock.
-		if !hasCode(err, "55P03", "40P01") || time.Now().After(deadline) {
+		if !txn.HasCode(err, "55P03", "40P01") || time.Now().After(deadline) {
 			return err
 		}
 		if j.Progress != nil {
 			j.Progress(Progress{Phase: phase, Waiting: err})
 		}
-		if err := sleep(ctx, retryDelay); err != nil {
+		if err := txn.Sleep(ctx, retryDelay); err != nil {
 			return err
 		}
 	}
@@ -182,27 +183,47 @@ func execute(ctx context.Context, tx pgx.Tx, statements []string) error {
 	return nil
 }
 
-// text returns the only value of a query.
-func text(ctx context.Context, tx pgx.Tx, sql string, args ...any) (s string, err error) {
-	err = tx.QueryRow(ctx, sql, args...).Scan(&s)
-	return s, err
+// swap drops the triggers and renames both tables and their indexes, under an exclusive lock. A
+// statement that waits for the lock then resolves the name to the new table.
+func (j *job) swap(ctx context.Context) error {
+	if _, err := j.pool.Exec(ctx, "ANALYZE "+j.parted); err != nil { // without statistics the first plans would be poor
+		return err
+	}
+	indexes, err := j.indexes(ctx)
+	if err != nil {
+		return err
+	}
+	statements := []string{
+		fmt.Sprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", j.old),
+		"DROP TRIGGER idem_parted ON " + j.old, "DROP TRIGGER idem_parted_truncate ON " + j.old,
+		fmt.Sprintf("ALTER TABLE %s RENAME TO %s_whole", j.old, j.Table),
+		fmt.Sprintf("ALTER TABLE %s RENAME TO %s", j.parted, j.Table),
+	}
+	for name, parted := range indexes {
+		statements = append(statements,
+			fmt.Sprintf("ALTER INDEX idem.%s RENAME TO %s", pgx.Identifier{name}.Sanitize(), pgx.Identifier{name + "_whole"}.Sanitize()),
+			fmt.Sprintf("ALTER INDEX idem.%s RENAME TO %s", pgx.Identifier{parted}.Sanitize(), pgx.Identifier{name}.Sanitize()))
+	}
+	return j.locked(ctx, "waits for a moment in which no session uses the table", func(tx pgx.Tx) error { return execute(ctx, tx, statements) })
 }
 
-// hasCode reports whether err is a Postgres error with one of the codes.
-func hasCode(err error, codes ...string) bool {
-	var refused *pgconn.PgError
-	if !errors.As(err, &refused) {
-		return false
-	}
-	return slices.Contains(codes, refused.Code)
+// indexes maps the name of each index of the old table to the name of the corresponding index of
+// the new table.
+func (j *job) indexes(ctx context.Context) (map[string]string, error) {
+	// ForEachRow returns the error of Query.
+	rows, _ := j.pool.Query(ctx, `SELECT c.relname, CASE WHEN i.indisprimary THEN $2::text || '_parted_pkey' ELSE c.relname || '_parted' END
+		FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = $1::text::regclass`, j.old, j.Table)
+	names := map[string]string{}
+	var name, parted string
+	_, err := pgx.ForEachRow(rows, []any{&name, &parted}, func() error { names[name] = parted; return nil })
+	return names, err
 }
 
-// sleep waits for d. It returns the cause if ctx ends earlier.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// drop drops the trigger function and the old table.
+func (j *job) drop(ctx context.Context) error {
+	if _, err := j.pool.Exec(ctx, "DROP FUNCTION IF EXISTS "+j.parted+"()"); err != nil {
+		return err
 	}
+	_, err := j.pool.Exec(ctx, "DROP TABLE IF EXISTS "+j.old+"_whole")
+	return err
 }

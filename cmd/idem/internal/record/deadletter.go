@@ -13,6 +13,7 @@ import (
 )
 
 // DeadLetter is a dead letter. Payload and Headers are set only if the caller asked to reveal them.
+// The fields are in the order of the columns that DeadLetters reads.
 type DeadLetter struct {
 	db.LetterName
 	Key          string     `json:"key"`
@@ -46,24 +47,16 @@ type DeadLetterFilter struct {
 // DeadLetters returns dead letters in the order of side, consumer, source and id. That is the order
 // of the primary key, in which After continues. Filters check row by row.
 func DeadLetters(ctx context.Context, tx pgx.Tx, f DeadLetterFilter) ([]DeadLetter, error) {
-	rows, _ := tx.Query(ctx, `SELECT side, consumer, source, id, key, type, class, reason, attempts, coalesce(sealed_by, ''), created_at, died_at, redrive_at,
-		coalesce(length(payload), 0)::int8, coalesce(length(headers::text), 0)::int8,
-		CASE WHEN $1 THEN payload END, CASE WHEN $1 THEN headers::text ELSE '' END, clock_timestamp()
+	rows, _ := tx.Query(ctx, `SELECT side, consumer, source, id, key, type, class, reason, attempts, created_at, died_at, redrive_at, coalesce(sealed_by, ''),
+		coalesce(length(headers::text), 0)::int8, coalesce(length(payload), 0)::int8,
+		CASE WHEN $1 THEN payload END, CASE WHEN $1 THEN coalesce(headers::text, '') ELSE '' END, clock_timestamp()
 		FROM idem.dead_letters
 		WHERE ($2 = '' OR side = $2) AND ($3 = '' OR consumer = $3) AND ($4 = '' OR source = $4) AND ($5 = '' OR id = $5) AND ($6 = '' OR class = $6)
 		AND ($7 = 0 OR died_at < clock_timestamp() - make_interval(secs => $7)) AND (side, consumer, source, id) > ($8, $9, $10, $11)
 		ORDER BY side, consumer, source, id LIMIT $12`,
 		f.Reveal, f.Only.Side, f.Only.Consumer, f.Only.Source, f.Only.ID, f.Class, f.Older.Seconds(),
 		f.After.Side, f.After.Consumer, f.After.Source, f.After.ID, f.Limit) // CollectRows returns the error
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l DeadLetter, err error) {
-		var headers *string
-		err = row.Scan(&l.Side, &l.Consumer, &l.Source, &l.ID, &l.Key, &l.Type, &l.Class, &l.Reason, &l.Attempts, &l.SealedBy, &l.AddedAt, &l.DiedAt,
-			&l.RedriveAt, &l.PayloadBytes, &l.HeaderBytes, &l.Payload, &headers, &l.Now)
-		if headers != nil {
-			l.Headers = *headers
-		}
-		return l, err
-	})
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[DeadLetter])
 }
 
 // DropDeadLetter deletes a dead letter, and writes a row to idem.audit in the same transaction. It

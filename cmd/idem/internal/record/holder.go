@@ -16,18 +16,30 @@ import (
 // Holder is a session whose transaction has written to idem.records. It holds the keys that it has
 // claimed. A field that the role may not read is zero.
 type Holder struct {
-	PID         int32         `json:"pid"`
-	Application string        `json:"application_name"`
-	Role        string        `json:"role"`
-	State       string        `json:"state"`                 // as in pg_stat_activity
-	Waiting     string        `json:"waiting_for,omitempty"` // the wait event, if it waits
-	Since       time.Duration `json:"-"`                     // the age of its transaction
-	Seconds     *float64      `json:"seconds"`               // Since in seconds; nil if not Visible
-	Visible     bool          `json:"-"`                     // whether the role may read the details of the session
-	Keys        int64         `json:"keys"`                  // the number of advisory locks; a transaction takes at most 32 of them
-	Waiters     int64         `json:"waiters"`               // sessions that wait for one of these locks
+	PID         int32    `json:"pid"`
+	Application string   `json:"application_name"`
+	Role        string   `json:"role"`
+	State       string   `json:"state"`                 // as in pg_stat_activity
+	Waiting     string   `json:"waiting_for,omitempty"` // the wait event, if it waits
+	Seconds     *float64 `json:"seconds"`               // the age of its transaction; nil if not Visible
+	Keys        int64    `json:"keys"`                  // the number of advisory locks; a transaction takes at most 32 of them
+	Waiters     int64    `json:"waiters"`               // sessions that wait for one of these locks
 	// Blocker is the root of the chain of blockers, or nil if the session waits for no lock.
-	Blocker *Blocker `json:"blocked_by,omitempty"`
+	Blocker *Blocker `json:"blocked_by,omitempty" db:"-"`
+}
+
+// Visible reports whether the role may read the details of the session.
+func (h *Holder) Visible() bool { return h.Seconds != nil }
+
+// Since returns the age of its transaction, or 0 if it is not Visible.
+func (h *Holder) Since() time.Duration { return durationOf(h.Seconds) }
+
+// durationOf converts seconds to a duration, and nil to 0.
+func durationOf(seconds *float64) time.Duration {
+	if seconds == nil {
+		return 0
+	}
+	return time.Duration(*seconds * float64(time.Second))
 }
 
 // LongHeld is how long a transaction may hold a key before the page warns about it. It is the
@@ -35,7 +47,7 @@ type Holder struct {
 const LongHeld = time.Minute
 
 // IsLong reports whether the transaction has held its keys for LongHeld or longer.
-func (h *Holder) IsLong() bool { return h.Since >= LongHeld }
+func (h *Holder) IsLong() bool { return h.Since() >= LongHeld }
 
 // Holders returns up to limit sessions whose transactions have written to idem.records and are
 // older than old, the oldest first. Transactions whose age the role may not read come last.
@@ -72,19 +84,12 @@ func holders(ctx context.Context, tx pgx.Tx, old time.Duration, limit int, lock 
 			LEFT JOIN l w ON w.locktype = 'advisory' AND NOT w.granted AND w.classid = k.classid AND w.objid = k.objid
 			WHERE k.locktype = 'advisory' AND k.granted GROUP BY k.pid)
 		SELECT h.pid, coalesce(a.application_name, ''), coalesce(a.usename, '')::text, coalesce(a.state, ''), coalesce(a.wait_event_type || ': ' || a.wait_event, ''),
-			coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8, a.xact_start IS NOT NULL, coalesce(keys.held, 0), coalesce(keys.waiters, 0)
+			extract(epoch FROM clock_timestamp() - a.xact_start)::float8, coalesce(keys.held, 0), coalesce(keys.waiters, 0)
 		FROM holders h LEFT JOIN pg_stat_activity a ON a.pid = h.pid LEFT JOIN keys ON keys.pid = h.pid
 		WHERE h.pid <> pg_backend_pid() AND coalesce(a.backend_type, 'client backend') = 'client backend'
 		  AND (a.xact_start IS NULL OR a.xact_start < clock_timestamp() - make_interval(secs => $1))
 		ORDER BY a.xact_start NULLS LAST, h.pid LIMIT $2`, old.Seconds(), int64(limit), lock) // CollectRows returns the error
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h Holder, err error) {
-		var seconds float64
-		err = row.Scan(&h.PID, &h.Application, &h.Role, &h.State, &h.Waiting, &seconds, &h.Visible, &h.Keys, &h.Waiters)
-		if h.Since = time.Duration(seconds * float64(time.Second)); h.Visible {
-			h.Seconds = &seconds
-		}
-		return h, err
-	})
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Holder])
 	if err != nil {
 		return nil, err
 	}
@@ -98,13 +103,12 @@ func holders(ctx context.Context, tx pgx.Tx, old time.Duration, limit int, lock 
 // Blocker is the session at the root of a chain of waiting sessions. It blocks other sessions and
 // waits for no lock itself. A field that is hidden from the role is zero.
 type Blocker struct {
-	PID         int32         `json:"pid"` // 0 for a prepared transaction, which has no session
-	Application string        `json:"application_name"`
-	Role        string        `json:"role"`
-	State       string        `json:"state"`
-	Since       time.Duration `json:"-"`           // the age of its transaction
-	Seconds     *float64      `json:"seconds"`     // Since in seconds; nil if hidden
-	QueryStart  *time.Time    `json:"query_start"` // of its current or last statement; nil if hidden
+	PID         int32      `json:"pid"` // 0 for a prepared transaction, which has no session
+	Application string     `json:"application_name"`
+	Role        string     `json:"role"`
+	State       string     `json:"state"`
+	Seconds     *float64   `json:"seconds"`     // the age of its transaction; nil if hidden
+	QueryStart  *time.Time `json:"query_start"` // of its current or last statement; nil if hidden
 }
 
 // String describes the session in one line.
@@ -122,7 +126,7 @@ func (b *Blocker) String() string {
 	if b.QueryStart == nil {
 		return text + " (this role sees no more of it)"
 	}
-	return fmt.Sprintf("%s, %s, in a transaction for %s, last statement at %s", text, b.State, page.Age(b.Since), page.Time(*b.QueryStart))
+	return fmt.Sprintf("%s, %s, in a transaction for %s, last statement at %s", text, b.State, page.Age(durationOf(b.Seconds)), page.Time(*b.QueryStart))
 }
 
 // Remedy returns what a person can do to end the session.
@@ -138,7 +142,7 @@ func (b *Blocker) Remedy() string {
 func addBlockers(ctx context.Context, tx pgx.Tx, waiting ...*Holder) error {
 	var pids []int32
 	for _, h := range waiting {
-		if strings.HasPrefix(h.Waiting, "Lock:") || !h.Visible {
+		if strings.HasPrefix(h.Waiting, "Lock:") || !h.Visible() {
 			pids = append(pids, h.PID)
 		}
 	}
@@ -240,19 +244,11 @@ func describeBlockers(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32]*
 		all[pid] = &Blocker{PID: pid}
 	}
 	rows, _ := tx.Query(ctx, `SELECT pid, coalesce(application_name, ''), coalesce(usename, '')::text, coalesce(state, ''),
-			coalesce(extract(epoch FROM clock_timestamp() - xact_start), 0)::float8, query_start
-		FROM pg_stat_activity WHERE pid = ANY ($1::int4[])`, pids) // ForEachRow returns the error
-	var b Blocker
-	var seconds float64
-	_, err := pgx.ForEachRow(rows, []any{&b.PID, &b.Application, &b.Role, &b.State, &seconds, &b.QueryStart}, func() error {
-		found := b
-		if found.Since = time.Duration(seconds * float64(time.Second)); b.QueryStart != nil {
-			age := seconds
-			found.Seconds = &age
-		}
-		all[b.PID] = &found
-		b.QueryStart = nil
-		return nil
-	})
+			CASE WHEN query_start IS NOT NULL THEN coalesce(extract(epoch FROM clock_timestamp() - xact_start), 0)::float8 END, query_start
+		FROM pg_stat_activity WHERE pid = ANY ($1::int4[])`, pids) // CollectRows returns the error
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[Blocker])
+	for _, b := range found {
+		all[b.PID] = b
+	}
 	return all, err
 }

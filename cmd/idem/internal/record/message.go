@@ -147,10 +147,9 @@ func Topics(ctx context.Context, tx pgx.Tx, limit int) (topics []Topic, partly b
 
 // Relay is a relay that has a row in the database.
 type Relay struct {
-	Name    string // empty for the relay that publishes the topics of no other relay
-	Topics  []string
-	Lanes   int // the number of lanes that running processes own
-	Present bool
+	Name   string // empty for the relay that publishes the topics of no other relay
+	Topics []string
+	Lanes  int // the number of lanes that running processes own
 }
 
 // AllRelays returns up to limit relays that own lanes or topics, by name.
@@ -158,11 +157,7 @@ func AllRelays(ctx context.Context, tx pgx.Tx, limit int) ([]Relay, error) {
 	rows, _ := tx.Query(ctx, `SELECT name, coalesce(t.topics[:20], '{}'), (SELECT count(DISTINCT r.lane) FROM `+ownedLanes+` AND r.relay = name)::int4
 		FROM (SELECT relay AS name FROM idem.relays UNION SELECT relay FROM idem.relay_topics) AS n LEFT JOIN idem.relay_topics t ON t.relay = name
 		ORDER BY name LIMIT $1`, int64(limit)) // CollectRows returns the error
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Relay, err error) {
-		err = row.Scan(&r.Name, &r.Topics, &r.Lanes)
-		r.Present = r.Lanes > 0
-		return r, err
-	})
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Relay])
 }
 
 // HeldKey is a topic and key whose messages are held because the first of them failed.

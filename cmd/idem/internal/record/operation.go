@@ -204,15 +204,10 @@ type Mark struct {
 // beginning is the position before all operations.
 var beginning = Mark{At: time.Unix(0, 0), ID: "00000000-0000-0000-0000-000000000000"}
 
-// scanOrders has the order in which the operations of a state are scanned. Each order has an index.
-// No index knows when an operation ended, so operations that have ended are scanned by id.
-var scanOrders = map[string]struct{ where, at string }{
-	Parked:      {"state = 'parked'", "since"},
-	Running:     {"state = 'running'", "wake_at"},
-	Completed:   {"true", ""},
-	Failed:      {"true", ""},
-	UndoneState: {"true", ""},
-}
+// scanOrders has the column by which the operations of a state are scanned. Each has an index of
+// the operations of that state. No index knows when an operation ended, so operations that have
+// ended are scanned by id, whatever their state.
+var scanOrders = map[string]string{Parked: "since", Running: "wake_at", Completed: "", Failed: "", UndoneState: ""}
 
 // UndoneState is the state of an operation that ended in an error or was canceled, and was undone.
 const UndoneState = "undone"
@@ -225,7 +220,7 @@ const UndoneState = "undone"
 // The limit on the scan matters if few of the scanned operations match state and name. Then a page
 // can be short, or empty, and still have a mark.
 func OperationsPage(ctx context.Context, tx pgx.Tx, state, name string, after *Mark, limit int) (found []Operation, next *Mark, err error) {
-	scan, known := scanOrders[state]
+	at, known := scanOrders[state]
 	if !known {
 		return nil, nil, errors.New("record: there is no state " + state)
 	}
@@ -235,11 +230,11 @@ func OperationsPage(ctx context.Context, tx pgx.Tx, state, name string, after *M
 	// scanned is the subquery for the operations of this scan. Parameter 1 is unused in the order
 	// of ids. The condition names it all the same, because the server must know the type of each
 	// parameter.
-	order, later := "id", "id > $2::text::uuid AND $1::timestamptz IS NOT NULL"
-	if scan.at != "" {
-		order, later = scan.at+", id", "("+scan.at+", id) > ($1::timestamptz, $2::text::uuid)"
+	order, where := "id", "id > $2::text::uuid AND $1::timestamptz IS NOT NULL"
+	if at != "" {
+		order, where = at+", id", "state = '"+state+"' AND ("+at+", id) > ($1::timestamptz, $2::text::uuid)"
 	}
-	scanned := "(SELECT * FROM idem.operations WHERE " + scan.where + " AND " + later + " ORDER BY " + order + " LIMIT $3)"
+	scanned := "(SELECT * FROM idem.operations WHERE " + where + " ORDER BY " + order + " LIMIT $3)"
 	// One operation more than limit shows whether there are more.
 	rows, _ := tx.Query(ctx, replaced(operations, "idem.operations o,", scanned+" AS o,")+
 		"WHERE o.state = $4 AND ($5 = '' OR o.name = $5) ORDER BY "+replaced(order, "since", "o.since", "wake_at", "o.wake_at", "id", "o.id")+" LIMIT $6",
@@ -250,11 +245,10 @@ func OperationsPage(ctx context.Context, tx pgx.Tx, state, name string, after *M
 	if len(found) > limit {
 		found = found[:limit]
 		last := &found[limit-1]
-		return found, &Mark{map[string]time.Time{"since": last.Since, "wake_at": last.WakeAt}[scan.at], last.ID}, nil
+		return found, &Mark{map[string]time.Time{"since": last.Since, "wake_at": last.WakeAt}[at], last.ID}, nil
 	}
 	// All matching operations of the scan were returned. Read the last row of the scan. If it has
 	// fewer than MaxScanned rows, it has reached the end.
-	at := scan.at
 	if at == "" {
 		at = "'epoch'::timestamptz"
 	}

@@ -98,12 +98,12 @@ func (v *Value) Open(s db.Sealer, bound []byte) (err error) {
 	if v.SealedBy != "" {
 		v.Stored, err = db.OpenValue(s, v.Stored, bound)
 	}
-	v.Text = textOf(v.Stored)
+	v.Text = TextOf(v.Stored)
 	return err
 }
 
-// textOf returns contents as text, or nil if there are none or they are not UTF-8.
-func textOf(contents []byte) *string {
+// TextOf returns contents as text, or nil if there are none or they are not UTF-8.
+func TextOf(contents []byte) *string {
 	if contents == nil || !utf8.Valid(contents) {
 		return nil
 	}
