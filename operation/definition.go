@@ -71,6 +71,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,10 +108,7 @@ func WithCodec(codec Codec) Option {
 // [Policy.WithMaxAttempts]. An undo has no deadline. There is no limit by default.
 func WithDeadline(d time.Duration) Option {
 	return func(def *definition) {
-		if d <= 0 {
-			def.err = fmt.Errorf("operation: WithDeadline(%v): the deadline must be positive", d)
-		}
-		def.limit = d
+		def.limit, def.err = d, cmp.Or(positive("WithDeadline", d, "deadline"), def.err)
 	}
 }
 
@@ -152,10 +150,7 @@ func WithErrors(errs ...error) Option {
 // operation may park as well.
 func WithMaxDeaths(n int) Option {
 	return func(d *definition) {
-		if n < 1 {
-			d.err = fmt.Errorf("operation: WithMaxDeaths(%d): the number must be positive", n)
-		}
-		d.maxDeaths = n
+		d.maxDeaths, d.err = n, cmp.Or(positive("WithMaxDeaths", n, "number"), d.err)
 	}
 }
 
@@ -163,10 +158,7 @@ func WithMaxDeaths(n int) Option {
 // is the limit of WorkerConfig.Concurrency. Calls of Do and Resume are not limited.
 func WithConcurrency(n int) Option {
 	return func(d *definition) {
-		if n < 1 {
-			d.err = fmt.Errorf("operation: WithConcurrency(%d): the number must be positive", n)
-		}
-		d.concurrency = n
+		d.concurrency, d.err = n, cmp.Or(positive("WithConcurrency", n, "number"), d.err)
 	}
 }
 

@@ -359,8 +359,8 @@ func (op *Op) correctUndos() error {
 			return op.park(stepName, ReasonCallInDoubt, "the undo of step %q may have happened, and this version of the code does not have it: ask the other side, and Resolve the step", stepName)
 		}
 	}
-	for seq := 1; seq <= len(j.steps); seq++ {
-		if s := j.steps[seq]; s.Outcome == db.StepDone && s.Undos != count[s.Name] && op.outcomeOf(seq) == db.StepDone {
+	for seq := 1; seq <= j.steps; seq++ {
+		if s := j.rows[seq]; s.Outcome == db.StepDone && s.Undos != count[s.Name] && op.outcomeOf(seq) == db.StepDone {
 			op.record(&step{request: request{seq: seq, kind: s.Kind, name: s.Name, undos: count[s.Name]}}, db.StepDone, s.Value)
 		}
 	}
@@ -370,8 +370,8 @@ func (op *Op) correctUndos() error {
 // awaitChildren stops the run if a child is still in progress. The child was canceled with its
 // parent, and its end wakes the parent.
 func (op *Op) awaitChildren() error {
-	for seq := 1; seq <= len(op.work.journal.steps); seq++ {
-		s := op.work.journal.steps[seq]
+	for seq := 1; seq <= op.work.journal.steps; seq++ {
+		s := op.work.journal.rows[seq]
 		if s.Kind != db.ChildStep || s.Outcome != db.StepWaiting || op.outcomeOf(seq) != db.StepWaiting {
 			continue
 		}

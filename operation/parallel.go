@@ -372,7 +372,7 @@ func (c *Calls) suspend(s *stop) error {
 // recordUnsettled adds the progress of a call without an outcome to the next commit.
 func (c *Calls) recordUnsettled(call *parallelCall) {
 	op := c.op
-	row := op.work.journal.steps[call.step.seq]
+	row := op.work.journal.rows[call.step.seq]
 	switch {
 	case !call.doubt && call.op.stopped.kind != stopParked:
 		op.record(call.step, db.StepNotSent, triesValue(call.tries))

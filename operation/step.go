@@ -143,7 +143,7 @@ func (p *callPanic) rethrow(op *Op, name string) {
 // that is not recorded yet. It returns nil if there is none, or if another process has recorded an
 // outcome since.
 func (w *work) unrecordedOutcome(s *step) *db.Step {
-	if row, _ := w.journal.row(s.seq); row.Outcome != db.StepBegun {
+	if w.journal.rows[s.seq].Outcome != db.StepBegun {
 		return nil
 	}
 	if known, ok := w.unrecorded[s.seq]; ok && known.Kind == s.kind && known.Name == s.name {
@@ -155,7 +155,7 @@ func (w *work) unrecordedOutcome(s *step) *db.Step {
 // record adds the outcome of a step to the next commit. It replaces a pending row of the same
 // position. If the step is known to have no row in idem.steps yet, an INSERT suffices.
 func (op *Op) record(s *step, outcome db.StepOutcome, value []byte) *db.RecordStep {
-	_, recorded := op.work.journal.row(s.seq)
+	_, recorded := op.work.journal.rows[s.seq]
 	r := db.RecordStep{
 		OperationID: op.work.operation,
 		Step:        db.Step{Seq: s.seq, Kind: s.kind, Name: s.name, Outcome: outcome, Value: value, Undos: s.undos},
@@ -181,8 +181,7 @@ func (op *Op) outcomeOf(seq int) db.StepOutcome {
 			return op.pending[i].Step.Outcome
 		}
 	}
-	s, _ := op.work.journal.row(seq)
-	return s.Outcome
+	return op.work.journal.rows[seq].Outcome
 }
 
 // replay returns the recorded outcome of a step.
@@ -425,7 +424,7 @@ func (op *Op) Changed(name string) bool {
 		return false
 	}
 	j, next := &op.work.journal, op.seq+1
-	recorded, ok := j.steps[next]
+	recorded, ok := j.rows[next]
 	switch {
 	case ok && recorded.Kind == db.ChangedStep && recorded.Name == name:
 		op.seq = next
