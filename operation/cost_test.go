@@ -103,7 +103,7 @@ func TestCost_OfSteps(t *testing.T) {
 			t.Parallel()
 			direct := newShop(t)
 			c, s := newTraffic(t, direct)
-			d := operation.Define("steps", func(op *operation.Op, _ int) (idem.Response, error) {
+			d := operation.Define("steps", func(op *operation.Op, _ string) (idem.Response, error) {
 				for i, step := range test.steps {
 					if err := step(op, fmt.Sprint("step ", i)); err != nil {
 						return idem.Response{}, err
@@ -112,7 +112,7 @@ func TestCost_OfSteps(t *testing.T) {
 				return created, nil
 			})
 			trips, commits := c.cost(t, func(try int) {
-				want(t, nil)(d.Do(t.Context(), s.pool, scope, fmt.Sprint("k", try), hashA, 0))
+				want(t, nil)(d.Do(t.Context(), s.pool, scope, fmt.Sprint("k", try), hashA, ""))
 			})
 			if commits != test.commits {
 				t.Errorf("%d commits, want %d", commits, test.commits)
@@ -186,7 +186,7 @@ func TestCost_WALOfTxCallTx(t *testing.T) {
 		return errors.Join(localStep(op, "reserve"), outsideStep(op, "charge"), localStep(op, "book"))
 	})
 	operations := s.logged(t, server, func(n int) error {
-		_, err := d.Do(t.Context(), s.pool, scope, fmt.Sprint("order ", n), hashA, 0)
+		_, err := d.Do(t.Context(), s.pool, scope, fmt.Sprint("order ", n), hashA, "")
 		return err
 	})
 	plain := func(tx pgx.Tx) error {

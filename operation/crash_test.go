@@ -112,14 +112,14 @@ func (o *order) charging(policy string) (operation.Policy, func(context.Context,
 		})
 }
 
-func (o *order) child() *operation.Definition[int] {
-	return operation.Define(o.key()+" ship", func(op *operation.Op, _ int) (idem.Response, error) {
+func (o *order) child() *operation.Definition[string] {
+	return operation.Define(o.key()+" ship", func(op *operation.Op, _ string) (idem.Response, error) {
 		return created, o.tx(op, "sell", "sold = sold + 1", "sold = sold - 1")
 	})
 }
 
-func (o *order) code() *operation.Definition[int] {
-	return operation.Define(o.key(), func(op *operation.Op, _ int) (idem.Response, error) {
+func (o *order) code() *operation.Definition[string] {
+	return operation.Define(o.key(), func(op *operation.Op, _ string) (idem.Response, error) {
 		o.mu.Lock()
 		o.ids = append(o.ids, op.ID())
 		o.mu.Unlock()
@@ -140,7 +140,7 @@ func (o *order) code() *operation.Definition[int] {
 				return calls.Wait()
 			},
 			func() error {
-				_, err := operation.Child(op, "ship", o.child(), 0, operation.UndoTx(func(tx pgx.Tx, _ idem.Response) error {
+				_, err := operation.Child(op, "ship", o.child(), "", operation.UndoTx(func(tx pgx.Tx, _ idem.Response) error {
 					_, err := o.move("sold = sold - 1")(tx)
 					return err
 				}))
@@ -157,7 +157,7 @@ func (o *order) code() *operation.Definition[int] {
 
 // run works on the order and its child once, as one process does.
 func (o *order) run(ctx context.Context, pool *pgxpool.Pool) (res idem.Result, err error) {
-	if res, err = o.code().Do(ctx, pool, scope, o.key(), hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+	if res, err = o.code().Do(ctx, pool, scope, o.key(), hashA, "", idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
 		return res, err
 	}
 	o.mu.Lock()
@@ -167,7 +167,7 @@ func (o *order) run(ctx context.Context, pool *pgxpool.Pool) (res idem.Result, e
 		return res, err
 	}
 	_ = o.child().Resume(ctx, pool, operation.ChildID(ids[len(ids)-1], "ship"))
-	return o.code().Do(ctx, pool, scope, o.key(), hashA, 0, idem.WithWait(0))
+	return o.code().Do(ctx, pool, scope, o.key(), hashA, "", idem.WithWait(0))
 }
 
 // steps takes steps until one fails.
@@ -354,7 +354,7 @@ func (o *order) goOn(t *testing.T) (res idem.Result, err error) {
 			_, id, _ := o.state()
 			err = o.code().Resume(t.Context(), o.pool, id)
 		} else {
-			res, err = o.code().Do(t.Context(), o.pool, scope, o.key(), hashA, 0, idem.WithWait(limit))
+			res, err = o.code().Do(t.Context(), o.pool, scope, o.key(), hashA, "", idem.WithWait(limit))
 		}
 		if errors.Is(err, operation.ErrParked) {
 			_, id, reason := o.state()

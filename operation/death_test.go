@@ -243,7 +243,7 @@ func TestWorker_SurvivesADatabaseOutage(t *testing.T) {
 	proxy := pgtest.Proxy(t, s.dsn)
 	behind := s.through(proxy, maxConns(4))
 	b := newBlocked(s, operation.Keyed(time.Hour))
-	answers := b.call(t.Context(), behind)
+	answers := behind.goDo(t.Context(), b.Definition)
 	running := await(t, "the call", b.begun)
 	proxy.Refuse(pgproxy.Reset)
 	proxy.Cut(pgproxy.Reset)

@@ -39,22 +39,17 @@ func TestDo_ExecutesOnceAndReplays(t *testing.T) {
 	}
 }
 
-// define makes an operation without input.
-func define(fn func(op *operation.Op) error) *operation.Definition[int] {
-	return operation.Define("function", func(op *operation.Op, _ int) (idem.Response, error) { return created, fn(op) })
-}
-
 func TestDo_ErrorBeforeTheFirstCommit(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	fail := errDeclined
 	d := define(func(op *operation.Op) error { return errors.Join(localStep(op, "do"), fail) })
-	want(t, errDeclined)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	want(t, errDeclined)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	if n := s.count(`select count(*) from done`) + s.count(`select count(*) from idem.records`) + s.count(`select count(*) from idem.operations`); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}
 	fail = nil
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashB, 0))
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashB, ""))
 }
 
 func TestDo_RetriesFromTheRecord(t *testing.T) {
@@ -85,7 +80,7 @@ func TestDo_RetriesFromTheRecord(t *testing.T) {
 				_ = err // a function that forgets errors has no effect either
 				return localStep(op, "third")
 			})
-			want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+			want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 			if runs != 3 {
 				t.Errorf("%d runs", runs)
 			}
@@ -136,7 +131,7 @@ func TestOp_Misused(t *testing.T) {
 		}
 		return nil
 	})
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	if err := localStep(kept, "late"); !errors.Is(err, operation.ErrMisused) {
 		t.Errorf("a step after the end: %v", err)
 	}
@@ -157,7 +152,7 @@ func TestCall_KeysAreUnique(t *testing.T) {
 		return nil
 	})
 	for _, key := range []string{"k1", "k2"} {
-		want(t, nil)(d.Do(t.Context(), s.pool, scope, key, hashA, 0))
+		want(t, nil)(d.Do(t.Context(), s.pool, scope, key, hashA, ""))
 	}
 	if n, asked := s.bank.keys(); n != 12 || asked != 12 {
 		t.Errorf("%d keys in %d requests", n, asked)
@@ -203,14 +198,14 @@ func TestDo_KeyDoesNotExpireWhileRunning(t *testing.T) {
 	s := newShop(t)
 	d := define(func(op *operation.Op) error { return errors.Join(localStep(op, "do"), longSleep(op, "")) })
 	ttl := idem.WithTTL(time.Minute)
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, ttl, idem.WithWait(0)))
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", ttl, idem.WithWait(0)))
 	s.wantCount(1, `select count(*) from idem.records where expires_at > clock_timestamp() + interval '100 years'`)
 	s.elapse()
 	s.work(t, d)
 	eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.records where state = 'completed'`) == 1 })
 	s.wantCount(1, `select count(*) from idem.records where expires_at = completed_at + interval '1 minute'`)
 	s.exec(`update idem.records set expires_at = clock_timestamp()`)
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashB, 0, idem.WithWait(0))) // takes the record over
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashB, "", idem.WithWait(0))) // takes the record over
 	s.wantCount(2, `select count(*) from idem.operations`)
 }
 
@@ -219,11 +214,11 @@ func TestDo_ChecksNamesAndInputs(t *testing.T) {
 	s := newShop(t)
 	for _, name := range []string{"", "a#2", "a\x00", strings.Repeat("x", 201), "\xff"} {
 		d := define(func(op *operation.Op) error { return localStep(op, name) })
-		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrInvalidName) {
+		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrInvalidName) {
 			t.Errorf("a step %q: %v", name, err)
 		}
-		bad := operation.Define(name, func(*operation.Op, int) (idem.Response, error) { return created, nil })
-		if _, err := bad.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrInvalidName) {
+		bad := operation.Define(name, func(*operation.Op, string) (idem.Response, error) { return created, nil })
+		if _, err := bad.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrInvalidName) {
 			t.Errorf("an operation %q: %v", name, err)
 		}
 	}

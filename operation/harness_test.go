@@ -78,6 +78,14 @@ func write(step string) func(pgx.Tx) (string, error) {
 	}
 }
 
+// executing returns the fn of an Exec that executes SQL.
+func executing(sql string) func(pgx.Tx) error {
+	return func(tx pgx.Tx) error {
+		_, err := tx.Exec(context.Background(), sql)
+		return err
+	}
+}
+
 func writeUndo(step string) func(pgx.Tx) error {
 	return func(tx pgx.Tx) error {
 		_, err := write(step)(tx)
@@ -155,6 +163,52 @@ func (s *shop) text(sql string, args ...any) string {
 		s.t.Fatal(err)
 	}
 	return text
+}
+
+// define makes an operation without input.
+func define(fn func(op *operation.Op) error, opts ...operation.Option) *operation.Definition[string] {
+	return operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) { return created, fn(op) }, opts...)
+}
+
+// do calls Do with the key "k".
+func (s *shop) do(d *operation.Definition[string], opts ...idem.Option) (idem.Result, error) {
+	return d.Do(s.t.Context(), s.pool, scope, "k", hashA, "", opts...)
+}
+
+type answer struct {
+	idem.Result
+	err error
+}
+
+// goDo calls do in a goroutine.
+func (s *shop) goDo(ctx context.Context, d *operation.Definition[string], opts ...idem.Option) <-chan answer {
+	answers := make(chan answer, 1)
+	go func() {
+		res, err := d.Do(ctx, s.pool, scope, "k", hashA, "", opts...)
+		answers <- answer{res, err}
+	}()
+	return answers
+}
+
+// parkedAt returns a function that ends the test unless an error says that the operation is parked.
+func parkedAt(t testing.TB, step string, reason operation.Reason) func(any, error) *operation.ParkedError {
+	return func(_ any, err error) (parked *operation.ParkedError) {
+		t.Helper()
+		if !errors.As(err, &parked) || parked.Step != step || parked.Reason != reason {
+			t.Fatalf("%v, want it parked at %q for %s", err, step, reason)
+		}
+		return parked
+	}
+}
+
+// first returns the first error.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bank is another system, with books of its own. It recognizes a key.

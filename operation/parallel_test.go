@@ -52,8 +52,8 @@ func newJourney(air, room operation.Policy) *journey {
 	return &journey{airPolicy: air, roomPolicy: room}
 }
 
-func (p *journey) define(opts ...operation.Option) *operation.Definition[int] {
-	return operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
+func (p *journey) define(opts ...operation.Option) *operation.Definition[string] {
+	return operation.Define("travel", func(op *operation.Op, _ string) (idem.Response, error) {
 		if err := localStep(op, "reserve"); err != nil {
 			return idem.Response{}, err
 		}
@@ -93,7 +93,7 @@ func TestParallel_CallsRunAtOnceAndReplay(t *testing.T) {
 	p.air.fn = func(context.Context, int) (string, error) { close(air); <-room; return "ticket ", nil }
 	p.room.fn = func(context.Context, int) (string, error) { close(room); <-air; return "bed", nil }
 	fails := true
-	d := operation.Define("twice", func(op *operation.Op, _ int) (idem.Response, error) {
+	d := operation.Define("twice", func(op *operation.Op, _ string) (idem.Response, error) {
 		calls := operation.Parallel(op)
 		air := operation.Go(calls, "air", p.airPolicy, p.air.call)
 		room := operation.Go(calls, "room", p.roomPolicy, p.room.call)
@@ -107,12 +107,12 @@ func TestParallel_CallsRunAtOnceAndReplay(t *testing.T) {
 		bed, other := room.Value()
 		return idem.Response{Status: 201, Body: []byte(ticket + bed)}, errors.Join(err, other)
 	})
-	want(t, errTimeout)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	want(t, errTimeout)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	if got := s.outcomes(); got != "air done, room done" {
 		t.Error(got)
 	}
 	fails = false
-	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit))
+	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
 	if err != nil || string(res.Body) != "ticket bed" {
 		t.Errorf("%s, %v", res.Body, err)
 	}
@@ -128,7 +128,7 @@ func TestParallel_FailureLetsTheOthersEnd(t *testing.T) {
 	failed := make(chan struct{})
 	p.air.fn = func(context.Context, int) (string, error) { close(failed); return "", operation.Final(errDeclined) }
 	p.room.fn = func(ctx context.Context, _ int) (string, error) { <-failed; return "bed", ctx.Err() }
-	_, err := p.define().Do(t.Context(), s.pool, scope, "k", hashA, 0)
+	_, err := p.define().Do(t.Context(), s.pool, scope, "k", hashA, "")
 	if !errors.Is(err, errDeclined) || !errors.Is(p.seen[0], errDeclined) || !errors.Is(p.seen[1], errDeclined) || p.seen[2] != nil {
 		t.Errorf("%v; the function saw %v", err, p.seen)
 	}
@@ -163,7 +163,7 @@ func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 				return "ticket ", nil
 			}
 			d := p.define()
-			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
 			var parked *operation.ParkedError
 			if !errors.As(err, &parked) || parked.Step != "room" || parked.Reason != operation.ReasonCallInDoubt {
 				t.Fatal(err)
@@ -175,9 +175,9 @@ func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 				t.Errorf("%+v, %v", status, err)
 			}
 			must(t, operation.Retry(t.Context(), s.pool, parked.OperationID))
-			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 			must(t, operation.Resolve(t.Context(), s.pool, parked.OperationID, finding))
-			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
 			if p.air.times() != 4 || p.room.times() != 1 {
 				t.Errorf("%d and %d attempts", p.air.times(), p.room.times())
 			}
@@ -215,7 +215,7 @@ func TestParallel_CallerThatLeavesKeepsEachOutcome(t *testing.T) {
 	}
 	done, unsent, lost := first("done", nil), first("", operation.NotSent(errTimeout)), first("", errTimeout)
 	go func() { tried.Wait(); leave() }()
-	d := operation.Define("three", func(op *operation.Op, _ int) (idem.Response, error) {
+	d := operation.Define("three", func(op *operation.Op, _ string) (idem.Response, error) {
 		calls := operation.Parallel(op)
 		a := operation.Go(calls, "done", operation.Once, done.call)
 		b := operation.Go(calls, "unsent", operation.Once.WithBackoff(4*time.Second, 4*time.Second), unsent.call)
@@ -228,11 +228,11 @@ func TestParallel_CallerThatLeavesKeepsEachOutcome(t *testing.T) {
 		vc, _ := c.Value()
 		return idem.Response{Status: 201, Body: []byte(va + " " + vb + " " + vc)}, nil
 	})
-	want(t, context.Canceled)(d.Do(ctx, s.pool, scope, "k", hashA, 0))
+	want(t, context.Canceled)(d.Do(ctx, s.pool, scope, "k", hashA, ""))
 	if got := s.outcomes(); got != "done done, unsent not sent, lost begun" {
 		t.Error(got)
 	}
-	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
 	if err != nil || string(res.Body) != "done later later" || done.times() != 1 || unsent.times() != 2 || lost.times() != 2 {
 		t.Errorf("%s, %v: %d, %d and %d calls", res.Body, err, done.times(), unsent.times(), lost.times())
 	}
@@ -260,7 +260,7 @@ func TestParallel_LongBackoffFreesTheCaller(t *testing.T) {
 	})
 	answered := make(chan error, 1)
 	go func() {
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0))
 		answered <- err
 	}()
 	await(t, "the first attempt", pauses)
@@ -276,7 +276,7 @@ func TestParallel_LongBackoffFreesTheCaller(t *testing.T) {
 	}
 	s.wantCount(1, `select count(*) from idem.operations where wake_at < clock_timestamp() + interval '101 hours'`)
 	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || down.times() != 2 || slow.times() != 1 {
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); err != nil || down.times() != 2 || slow.times() != 1 {
 		t.Errorf("%v after %d and %d calls", err, down.times(), slow.times())
 	}
 }
@@ -288,7 +288,7 @@ func TestCancel_UndoesParallelCallsBehindOneThatWasNotSent(t *testing.T) {
 	p := newJourney(operation.Keyed(time.Hour).WithBackoff(100*time.Hour, 100*time.Hour), operation.Once)
 	p.air.fn = func(context.Context, int) (string, error) { return "", operation.NotSent(errTimeout) }
 	d := p.define()
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
 	if got := s.outcomes(); got != "air not sent, room done" {
 		t.Error(got)
 	}
@@ -297,7 +297,7 @@ func TestCancel_UndoesParallelCallsBehindOneThatWasNotSent(t *testing.T) {
 		t.Errorf("%+v, %v", preview, err)
 	}
 	must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
-	want(t, operation.ErrCanceled)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	want(t, operation.ErrCanceled)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	if diff := cmp.Diff([]string{"reserve", "cancel room"}, s.did()); diff != "" || p.air.times() != 1 {
 		t.Errorf("%d calls; (-want +committed):\n%s", p.air.times(), diff)
 	}
@@ -318,7 +318,7 @@ func TestParallel_PanicKeepsTheOthers(t *testing.T) {
 	done := make(chan any, 1)
 	go func() {
 		defer func() { done <- recover() }()
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
 		t.Errorf("got %v", err)
 	}()
 	if r := await(t, "the first run", done); !strings.Contains(fmt.Sprint(r), "for once") {
@@ -327,7 +327,7 @@ func TestParallel_PanicKeepsTheOthers(t *testing.T) {
 	if got := s.outcomes(); got != "air begun, room done" {
 		t.Error(got)
 	}
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil || p.air.times() != 2 || p.room.times() != 1 {
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit)); err != nil || p.air.times() != 2 || p.room.times() != 1 {
 		t.Errorf("%v after %d and %d calls", err, p.air.times(), p.room.times())
 	}
 }
@@ -379,7 +379,7 @@ func TestParallel_RefusesMisuse(t *testing.T) {
 			return errors.Join(ignore(a.Wait()), ignore(b.Wait()))
 		},
 	} {
-		if _, err := define(test).Do(t.Context(), s.pool, scope, name, hashA, 0); !errors.Is(err, operation.ErrMisused) {
+		if _, err := define(test).Do(t.Context(), s.pool, scope, name, hashA, ""); !errors.Is(err, operation.ErrMisused) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -134,7 +134,7 @@ func TestReplay_TakesNoStep(t *testing.T) {
 	s := newShop(t)
 	travel := newJourney(operation.Keyed(time.Hour), operation.Once)
 	travel.room.fn = func(context.Context, int) (string, error) { return "", errTimeout } // it is in doubt, and parks
-	want(t, operation.ErrParked)(travel.define().Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	want(t, operation.ErrParked)(travel.define().Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	history := s.history(t)
 	s.pool.Close() // a replay that asked it would fail
 	again := newJourney(operation.Keyed(time.Hour), operation.Once)
@@ -146,11 +146,11 @@ func TestReplay_TakesNoStep(t *testing.T) {
 
 func TestReplay_EndsWhereTheOperationWaits(t *testing.T) {
 	t.Parallel()
-	packs := operation.Define("packs", func(*operation.Op, int) (idem.Response, error) { return created, nil })
+	packs := operation.Define("packs", func(*operation.Op, string) (idem.Response, error) { return created, nil })
 	for name, waits := range map[string]code{
 		"sleep": func(op *operation.Op) error { return operation.Sleep(op, "wait", time.Hour) },
 		"await": func(op *operation.Op) error { _, err := operation.Await[int](op, "wait", time.Hour); return err },
-		"child": func(op *operation.Op) error { _, err := operation.Child(op, "wait", packs, 1); return err },
+		"child": func(op *operation.Op) error { _, err := operation.Child(op, "wait", packs, ""); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -222,11 +222,11 @@ func TestDo_OutlivesAFailover(t *testing.T) {
 	for _, key := range []string{"alone", "raced"} { // by a Worker of another process, or not
 		b := newBlocked(s, operation.Keyed(time.Hour))
 		calls[key] = b
-		b.Definition = operation.Define(key, b.function(s))
+		b.Definition = operation.Define(key, b.function(s, operation.Keyed(time.Hour)))
 		told := make(chan answer, 1)
 		answers[key] = told
 		go func() {
-			res, err := b.Do(context.Background(), s.pool, scope, key, hashA, 0, idem.WithWait(limit), idem.WithRetries(20))
+			res, err := b.Do(context.Background(), s.pool, scope, key, hashA, "", idem.WithWait(limit), idem.WithRetries(20))
 			told <- answer{res, err}
 		}()
 		await(t, "the call", b.begun)
@@ -238,7 +238,7 @@ func TestDo_OutlivesAFailover(t *testing.T) {
 		close(b.release) // the bank answers, whatever happens to the database
 	}
 	rival := newBlocked(other, operation.Keyed(time.Hour))
-	rival.Definition = operation.Define("raced", rival.function(other))
+	rival.Definition = operation.Define("raced", rival.function(other, operation.Keyed(time.Hour)))
 	close(rival.release)
 	other.work(t, rival)
 	for key, told := range answers {
@@ -247,7 +247,7 @@ func TestDo_OutlivesAFailover(t *testing.T) {
 			if !errors.Is(a.err, idem.ErrInProgress) && !idem.Retryable(a.err) {
 				t.Fatal(key, a.err)
 			}
-			a.Result, a.err = calls[key].Do(t.Context(), s.pool, scope, key, hashA, 0, idem.WithWait(limit))
+			a.Result, a.err = calls[key].Do(t.Context(), s.pool, scope, key, hashA, "", idem.WithWait(limit))
 		}
 		if a.err != nil || a.Status != 201 {
 			t.Errorf("%s: %+v, %v", key, a.Result, a.err)

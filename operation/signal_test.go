@@ -192,7 +192,7 @@ func (s *shop) isFree(step string) bool {
 func TestSleep_LongFreesTheCaller(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	d := operation.Define("sleep", func(op *operation.Op, _ int) (idem.Response, error) {
+	d := operation.Define("sleep", func(op *operation.Op, _ string) (idem.Response, error) {
 		if err := localStep(op, "before"); err != nil {
 			return idem.Response{}, err
 		}
@@ -201,21 +201,21 @@ func TestSleep_LongFreesTheCaller(t *testing.T) {
 		}
 		return created, localStep(op, "after")
 	})
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
 	if did := fmt.Sprint(s.did()); did != "[before]" || !s.isFree("cool off") {
 		t.Errorf("%s is committed, asleep: %t", did, s.isFree("cool off"))
 	}
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
 		t.Errorf("woken too early: %v", err)
 	}
 	s.elapse() // while no process is there
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
 	s.wantDid("before after")
 }
 
 // approval waits for a person to say yes or no.
-func approval() *operation.Definition[int] {
-	return operation.Define("approval", func(op *operation.Op, _ int) (idem.Response, error) {
+func approval() *operation.Definition[string] {
+	return operation.Define("approval", func(op *operation.Op, _ string) (idem.Response, error) {
 		yes, err := operation.Await[bool](op, "approve", 20*time.Hour)
 		if errors.Is(err, operation.ErrTimeout) {
 			_, err := operation.Tx(op, "time out", write("timed out"))
@@ -235,7 +235,7 @@ func TestSignal_FirstWinsAndEarlyOnesWait(t *testing.T) {
 	start := func(key string) string {
 		var id string
 		err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) (err error) {
-			id, err = approval().Start(t.Context(), tx, scope, key, hashA, 0)
+			id, err = approval().Start(t.Context(), tx, scope, key, hashA, "")
 			return err
 		})
 		if err != nil {
@@ -280,7 +280,7 @@ func TestSignal_BetweenLookAndWait(t *testing.T) {
 		id := s.operationID()
 		must(t, operation.Signal(context.Background(), s.pool, id, "approve", true))
 	})
-	d := operation.Define("approval", func(op *operation.Op, _ int) (idem.Response, error) {
+	d := operation.Define("approval", func(op *operation.Op, _ string) (idem.Response, error) {
 		if err := outsideStep(op, "ask"); err != nil {
 			return idem.Response{}, err
 		}
@@ -289,5 +289,5 @@ func TestSignal_BetweenLookAndWait(t *testing.T) {
 		}
 		return created, nil
 	})
-	want(t, nil)(d.Do(t.Context(), behind.pool, scope, "k", hashA, 0, idem.WithWait(limit)))
+	want(t, nil)(d.Do(t.Context(), behind.pool, scope, "k", hashA, "", idem.WithWait(limit)))
 }

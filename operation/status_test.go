@@ -219,12 +219,12 @@ func TestParkedReason_QuotesTheErrorUnlessSealed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
+			d := operation.Define("stuck", func(op *operation.Op, _ string) (idem.Response, error) {
 				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
 					operation.UndoTx(func(pgx.Tx, string) error { return test.err }))
 				return idem.Response{}, errors.Join(err, idem.Reject(declined))
 			})
-			_, err := d.Do(context.Background(), s.pool, scope, name, hashA, 0, append(test.opts, idem.WithWait(0))...)
+			_, err := d.Do(context.Background(), s.pool, scope, name, hashA, "", append(test.opts, idem.WithWait(0))...)
 			var parked *operation.ParkedError
 			if !errors.As(err, &parked) || parked.Reason != operation.ReasonUndoFailed || parked.ReasonText != test.want || !errors.Is(parked.Cause, failure) {
 				t.Fatalf("%v, because of %v; want %q", err, parked, test.want)
@@ -250,7 +250,7 @@ func TestLogObserver_LogsStepsWithoutErrorTexts(t *testing.T) {
 	var text bytes.Buffer // written to by one goroutine
 	logger := slog.New(slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	attempts := 0
-	d := operation.Define("checkout", func(op *operation.Op, _ int) (idem.Response, error) {
+	d := operation.Define("checkout", func(op *operation.Op, _ string) (idem.Response, error) {
 		if err := localStep(op, "reserve"); err != nil {
 			return idem.Response{}, err
 		}
@@ -265,7 +265,7 @@ func TestLogObserver_LogsStepsWithoutErrorTexts(t *testing.T) {
 		}
 		return created, nil
 	})
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithObserver(idem.LogObserver(logger))))
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithObserver(idem.LogObserver(logger))))
 	var got []string
 	for line := range strings.Lines(text.String()) {
 		var l struct {

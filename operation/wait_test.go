@@ -25,8 +25,8 @@ type rate struct{ Percent int }
 func (r *rate) Error() string { return "the rate has changed" }
 
 // approval charges, blocks in a Call until release is closed, and ends in an error.
-func (s *shop) approval(end error, inside chan<- struct{}, release <-chan struct{}) *operation.Definition[int] {
-	return operation.Define("approval", func(op *operation.Op, _ int) (idem.Response, error) {
+func (s *shop) approval(end error, inside chan<- struct{}, release <-chan struct{}) *operation.Definition[string] {
+	return operation.Define("approval", func(op *operation.Op, _ string) (idem.Response, error) {
 		if _, err := operation.Call(op, "charge", operation.Once, s.bank.charge); err != nil {
 			return idem.Response{}, err
 		}
@@ -54,7 +54,7 @@ func TestWaiters_GetTheErrorAndBeginNothing(t *testing.T) {
 	const each = 3
 	answers, waiting := make(chan error, 2*each), make(waits, 2*each)
 	call := func(from *shop) {
-		_, err := d.Do(t.Context(), from.pool, scope, "k", hashA, 0, sealed, idem.WithWait(limit), idem.WithObserver(waiting))
+		_, err := d.Do(t.Context(), from.pool, scope, "k", hashA, "", sealed, idem.WithWait(limit), idem.WithObserver(waiting))
 		answers <- err
 	}
 	go call(s)
@@ -79,7 +79,7 @@ func TestWaiters_GetTheErrorAndBeginNothing(t *testing.T) {
 	if n := s.count(`select count(*) from idem.steps where position('Percent'::bytea in value) > 0`); n > 0 {
 		t.Error("the error is readable")
 	}
-	if _, err := d.Do(t.Context(), there.pool, scope, "k", hashA, 0, sealed); !operation.IsFinal(err) {
+	if _, err := d.Do(t.Context(), there.pool, scope, "k", hashA, "", sealed); !operation.IsFinal(err) {
 		t.Error(err)
 	}
 	if n, _ := s.bank.keys(); n != 2 {

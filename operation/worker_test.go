@@ -188,7 +188,7 @@ func TestResume_LeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Keyed(time.Hour))
-	answers := b.call(t.Context(), s)
+	answers := s.goDo(t.Context(), b.Definition)
 	await(t, "the call", b.begun)
 	id := s.operationID()
 	for _, there := range []*shop{s, shopOn(t, s.dsn)} { // this process, and another one
@@ -215,7 +215,7 @@ func TestDue_ListsWhatAWorkerWouldClaim(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Keyed(time.Hour))
-	answers := b.call(t.Context(), s)
+	answers := s.goDo(t.Context(), b.Definition)
 	await(t, "the call", b.begun)
 	ids := map[string]string{}
 	start := func(name string, is string) {
