@@ -151,6 +151,7 @@ const (
 	settle               // the call is in doubt: its policy says what to do
 	wait                 // the run waits for a pause, a signal or a child
 	unwind               // the function runs no further, and the done steps are undone
+	skip                 // the call was never sent and is not made, and the function goes on to later recorded steps
 	finish               // the answer is recorded
 	retry                // the run has failed, and another run follows
 	park                 // a person must decide
@@ -200,7 +201,8 @@ func decide(j *journal, r request) decision {
 	if r.kind == "" {
 		return decideEnd(j, r)
 	}
-	s, recorded := j.rows[r.seq], r.seq <= j.steps
+	s, recorded := j.rows[r.seq]
+	recorded = recorded && r.seq <= j.steps
 	switch {
 	case !recorded && j.unwinding():
 		return decision{do: unwind}
@@ -223,7 +225,10 @@ func decideRecorded(j *journal, r request, s *db.Step) decision {
 	case db.StepBegun:
 		return decideDoubt(j, r, s)
 	case db.StepNotSent:
-		if j.unwinding() {
+		switch {
+		case j.unwinding() && j.recordedAfter(r.seq) != nil: // older code has made the calls in parallel
+			return decision{do: skip, recorded: s}
+		case j.unwinding():
 			return decision{do: unwind, recorded: s}
 		}
 		return decision{do: run, recorded: s}

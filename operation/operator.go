@@ -122,17 +122,21 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 		}
 		status.Undos = nil
 	}
-	status.Steps = stepStatuses(id, steps.Rows)
+	status.Steps = stepStatuses(id, steps.Rows, status.State)
 	return status, nil
 }
 
-func stepStatuses(operationID string, rows []db.Step) (steps []StepStatus) {
+func stepStatuses(operationID string, rows []db.Step, state State) (steps []StepStatus) {
 	for i := range rows {
 		r := &rows[i]
 		step := StepStatus{Kind: string(r.Kind), Name: r.Name, Outcome: string(r.Outcome), Undos: r.Undos, RecordedAt: r.RecordedAt, DueAt: r.PauseEnd()}
 		switch r.Kind {
 		case db.EndStep:
 			continue
+		case db.SleepStep: // its row does not change when the pause ends
+			if i+1 < len(rows) || state == StateCompleted {
+				step.Outcome = string(db.StepDone)
+			}
 		case db.ChildStep:
 			step.Child = ChildID(operationID, r.Name)
 		case db.UndoStep:
@@ -176,8 +180,8 @@ func WithoutCalling() CancelOption {
 	return func(c *db.CancelOperation) { c.WithoutCalling = true }
 }
 
-// WithoutCode makes Cancel end the operation by its recorded steps alone, for code that has changed
-// or fails. Steps that the function no longer asks for are not undone, and Status.Kept lists them.
+// WithoutCode makes Cancel end the operation by its recorded steps alone, for code that has changed,
+// fails or cannot decode the input. Steps that the function no longer asks for are not undone, and Status.Kept lists them.
 func WithoutCode() CancelOption {
 	return func(c *db.CancelOperation) { c.WithoutCode = true }
 }
@@ -217,8 +221,10 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	case !show.Found:
 		return ErrUnknownOperation
 	case c.Found:
-	case show.Canceled && (show.State == db.OperationUndone || show.State == db.OperationRunning || show.State == db.OperationParked):
+	case show.Canceled && show.State == db.OperationUndone:
 		return nil
+	case show.Canceled && (show.State == db.OperationRunning || show.State == db.OperationParked):
+		return cancelChildren(ctx, pool, c.OperationID, opts)
 	default:
 		return fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	}
@@ -231,7 +237,29 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	}
 	note := audit.Note(ctx, db.Cancel, outcome)
 	note.OperationID, note.Step, note.Scope, note.Key = c.OperationID, c.Step, show.Scope, display.Key(c.Key)
-	return hint(tx.Commit(ctx, &note))
+	if err := tx.Commit(ctx, &note); err != nil {
+		return hint(err)
+	}
+	return cancelChildren(ctx, pool, c.OperationID, opts)
+}
+
+// cancelChildren cancels the children in progress of a canceled operation. A run of the parent also
+// does so when it reaches the Child, but it may park before that.
+func cancelChildren(ctx context.Context, pool *pgxpool.Pool, parent string, opts []CancelOption) error {
+	steps := db.ListSteps{OperationID: parent}
+	if err := engineOf(pool).Query(ctx, &steps); err != nil {
+		return err
+	}
+	for i := range steps.Rows {
+		if s := &steps.Rows[i]; s.Kind != db.ChildStep || s.Outcome != db.StepWaiting {
+			continue
+		}
+		err := Cancel(ctx, pool, ChildID(parent, steps.Rows[i].Name), opts...)
+		if err != nil && !errors.Is(err, ErrNotParked) && !errors.Is(err, ErrUnknownOperation) {
+			return err
+		}
+	}
+	return nil
 }
 
 // CancelPreview is what Cancel would do, according to the record of the operation. A process that
@@ -266,6 +294,13 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 		return CancelPreview{}, fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	}
 	var p CancelPreview
+	changes := !show.Canceled || show.WithoutCalling != c.WithoutCalling || c.WithoutCode && !show.WithoutCode
+	switch {
+	case show.State == db.OperationParked && !changes: // it stays parked
+		p.Parks = Reason(show.Reason)
+	case Reason(show.Reason) == ReasonCodeChanged && !c.WithoutCode && !show.WithoutCode:
+		p.Parks = ReasonCodeChanged
+	}
 	for i := range steps.Rows {
 		s := &steps.Rows[i]
 		if s.Outcome != db.StepBegun || s.Kind != db.CallStep && s.Kind != db.UndoStep {

@@ -101,12 +101,16 @@ func (c *Calls) add(r request) *step {
 	}
 	c.opened = true
 	op.callsOpen = true
+	op.unplanned = cmp.Or(op.unplanned, op.seq+1)
 	s, err := op.ask(r)
 	if err == nil && s.do == park && s.stop.reason == ReasonCodeChanged {
 		err = op.follow(s.decision)
 	}
 	if err != nil {
 		return nil
+	}
+	if s.do == skip { // Wait unwinds when the others have come to their outcomes
+		s.do = unwind
 	}
 	return s
 }
@@ -184,6 +188,7 @@ func (c *Calls) settle() error {
 			call.planUndos()
 		}
 	}
+	op.unplanned = 0
 	if s := c.stop(); s != nil {
 		return c.suspend(s)
 	}

@@ -105,6 +105,7 @@ func haltOnPanic[T any](op *Op, name string, do func() (T, error)) (T, error) {
 	returned := false
 	defer func() {
 		if !returned {
+			op.unplanned = cmp.Or(op.unplanned, op.seq)
 			_ = op.halt(stopFailed, recoveredError(name))
 		}
 	}()
