@@ -98,17 +98,7 @@ func TestWorker_OutlivesAPanic(t *testing.T) {
 		}
 		return created, nil
 	})
-	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
-		for _, in := range []string{"angry", "calm"} {
-			if _, err := d.Start(t.Context(), tx, scope, in, hashA, in); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.startAll(d, "angry", "calm")
 	s.work(t, d)
 	eventually(t, "both to have been worked on", func() bool {
 		return s.count(`select count(*) from idem.operations where state = 'completed'`) == 1 &&

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -302,8 +301,8 @@ func TestPresence_NeedsNoConnectionOfThePool(t *testing.T) {
 				dsn = pgtest.PgBouncer(t, s.dsn) + "&default_query_exec_mode=exec"
 			}
 			var full atomic.Bool
-			pool := pgtest.Open(t, dsn, maxConns(size), refuseOnce(&full))
-			warmUp(t, pool)
+			crowded := &shop{t: t, pool: pgtest.Open(t, dsn, maxConns(size), refuseOnce(&full))}
+			warmUp(t, crowded.pool)
 			full.Store(where == "where no further session is to be had")
 			var begun sync.WaitGroup
 			begun.Add(int(size))
@@ -321,17 +320,7 @@ func TestPresence_NeedsNoConnectionOfThePool(t *testing.T) {
 				}
 				return created, err
 			})
-			errs := make(chan error, size)
-			for i := range size {
-				go func() {
-					key := fmt.Sprint("k", i)
-					_, err := d.Do(t.Context(), pool, scope, key, hashA, key)
-					errs <- err
-				}()
-			}
-			for range size {
-				must(t, await(t, "an operation to end", errs))
-			}
+			crowded.doAll(t, d, size)
 			if n := runs.Load(); n != size {
 				t.Errorf("%d operations were begun %d times", size, n)
 			}

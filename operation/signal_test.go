@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/seal"
@@ -121,14 +122,9 @@ func TestSignal_UnreadableIsReplacedByTheNext(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := operation.Define("amount", func(op *operation.Op, _ string) (idem.Response, error) {
-		if err := operation.Sleep(op, "amount", 20*time.Hour); err != nil {
-			return idem.Response{}, err
-		}
-		amount, err := operation.Await[int](op, "amount", 20*time.Hour)
-		if err != nil {
-			return idem.Response{}, err
-		}
-		return idem.Response{Status: 200, Body: fmt.Append(nil, amount)}, operation.Sleep(op, "then", 20*time.Hour)
+		err := operation.Sleep(op, "amount", 20*time.Hour)
+		amount, other := operation.Await[int](op, "amount", 20*time.Hour)
+		return idem.Response{Status: 200, Body: fmt.Append(nil, amount)}, first(err, other, operation.Sleep(op, "then", 20*time.Hour))
 	})
 	id := s.waits(t, d, "k")
 	send := func(value any) {
@@ -167,20 +163,7 @@ func (s *shop) elapse() {
 	const day = ` - interval '1 day'`
 	// Both at once: a worker that saw the first alone would put the operation to sleep anew, until
 	// a moment that is not moved any more.
-	err := pgx.BeginFunc(context.Background(), s.pool, func(tx pgx.Tx) error {
-		for _, sql := range []string{
-			`update idem.operations set wake_at = wake_at` + day + `, since = since` + day,
-			`update idem.steps set due_at = due_at` + day,
-		} {
-			if _, err := tx.Exec(context.Background(), sql); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.exec(`with steps as (update idem.steps set due_at = due_at` + day + `) update idem.operations set wake_at = wake_at` + day + `, since = since` + day)
 }
 
 // isFree reports whether an operation waits and has no owner.
@@ -192,24 +175,16 @@ func (s *shop) isFree(step string) bool {
 func TestSleep_LongFreesTheCaller(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	d := operation.Define("sleep", func(op *operation.Op, _ string) (idem.Response, error) {
-		if err := localStep(op, "before"); err != nil {
-			return idem.Response{}, err
-		}
-		if err := operation.Sleep(op, "cool off", 20*time.Hour); err != nil {
-			return idem.Response{}, err
-		}
-		return created, localStep(op, "after")
+	d := define(func(op *operation.Op) error {
+		return first(localStep(op, "before"), operation.Sleep(op, "cool off", 20*time.Hour), localStep(op, "after"))
 	})
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
+	want(t, idem.ErrInProgress)(s.do(d, idem.WithWait(0)))
 	if did := fmt.Sprint(s.did()); did != "[before]" || !s.isFree("cool off") {
 		t.Errorf("%s is committed, asleep: %t", did, s.isFree("cool off"))
 	}
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("woken too early: %v", err)
-	}
-	s.elapse() // while no process is there
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
+	want(t, idem.ErrInProgress)(s.do(d, idem.WithWait(0))) // it is not woken early
+	s.elapse()                                             // while no process is there
+	want(t, nil)(s.do(d, idem.WithWait(0)))
 	s.wantDid("before after")
 }
 
@@ -232,42 +207,23 @@ func approval() *operation.Definition[string] {
 func TestSignal_FirstWinsAndEarlyOnesWait(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	start := func(key string) string {
-		var id string
-		err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) (err error) {
-			id, err = approval().Start(t.Context(), tx, scope, key, hashA, "")
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return id
-	}
-	early := start("early")
+	early := s.startAll(approval(), "early")[0]
 	for _, value := range []bool{true, false} {
 		must(t, operation.Signal(t.Context(), s.pool, early, "approve", value))
 	}
-	late := start("late")
+	late := s.startAll(approval(), "late")[0]
 	s.work(t, approval())
 	eventually(t, "both to wait", func() bool { return s.isFree("approve") })
-	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
-		return operation.Signal(t.Context(), tx, late, "approve", false)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "both to end", func() bool { return s.count(`select count(*) from idem.operations where state = 'completed'`) == 2 })
+	must(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error { return operation.Signal(t.Context(), tx, late, "approve", false) }))
+	eventually(t, "both to end", s.completed(2))
 	for step, want := range map[string]string{early: "approved: true", late: "approved: false"} {
 		if got := s.text(`select step from done where operation_id = $1`, step); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	s.wantCount(0, `select count(*) from idem.signals where not taken`)
-	if err := operation.Signal(t.Context(), s.pool, "11111111-2222-4333-8444-555555555555", "approve", true); !errors.Is(err, operation.ErrUnknownOperation) {
-		t.Errorf("an operation that there is not: %v", err)
-	}
-	if err := operation.Signal(t.Context(), s.pool, "'; drop table", "approve", true); !errors.Is(err, operation.ErrUnknownOperation) {
-		t.Errorf("an id that is none: %v", err)
+	for _, id := range []string{unknownID, "'; drop table"} {
+		want(t, operation.ErrUnknownOperation)(nil, operation.Signal(t.Context(), s.pool, id, "approve", true))
 	}
 }
 
@@ -276,18 +232,16 @@ func TestSignal_BetweenLookAndWait(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c, behind := newTraffic(t, s)
-	c.onStatement("ReadSignal", func() {
-		id := s.operationID()
-		must(t, operation.Signal(context.Background(), s.pool, id, "approve", true))
-	})
-	d := operation.Define("approval", func(op *operation.Op, _ string) (idem.Response, error) {
-		if err := outsideStep(op, "ask"); err != nil {
-			return idem.Response{}, err
+	match := pgproxy.Contains("ReadSignal")
+	c.proxy.Observe(func(e pgproxy.Event) {
+		if e.Stage == pgproxy.Answered && match(e.Statement) {
+			must(t, operation.Signal(context.Background(), s.pool, s.operationID(), "approve", true))
 		}
-		if _, err := operation.Await[bool](op, "approve", 20*time.Hour); err != nil {
-			return idem.Response{}, err
-		}
-		return created, nil
 	})
-	want(t, nil)(d.Do(t.Context(), behind.pool, scope, "k", hashA, "", idem.WithWait(limit)))
+	d := define(func(op *operation.Op) error {
+		err := outsideStep(op, "ask")
+		_, other := operation.Await[bool](op, "approve", 20*time.Hour)
+		return first(err, other)
+	})
+	want(t, nil)(behind.do(d, idem.WithWait(limit)))
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -249,7 +248,7 @@ func TestCall_OnceBehindALostAcknowledgement(t *testing.T) {
 func TestWorker_LogsFailingAttempts(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	var log lockedBuffer
+	var log bytes.Buffer // written to by one goroutine at a time
 	tries := 0
 	d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
 		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour).WithBackoff(time.Millisecond, time.Millisecond), func(context.Context, string) (int, error) {
@@ -261,33 +260,11 @@ func TestWorker_LogsFailingAttempts(t *testing.T) {
 		return created, err
 	})
 	want(t, nil)(s.start(d, "secret key", hashA, true))
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- operation.NewWorker(s.pool, operation.WorkerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}, d).Run(ctx)
-	}()
+	stop := s.workWith(t, operation.WorkerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}, d)
 	eventually(t, "the operation to end", s.completed(1))
-	cancel()
-	must(t, await(t, "the worker to end", ended))
+	stop() // so that nothing more is logged
 	text := log.String()
 	if n := strings.Count(text, "the bank answers 500"); n != 3 || strings.Contains(text, "secret key") { // attempts 1, 2 and 4
 		t.Errorf("%d lines:\n%s", n, text)
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
