@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
 )
@@ -54,9 +52,7 @@ func newJourney(air, room operation.Policy) *journey {
 
 func (p *journey) define(opts ...operation.Option) *operation.Definition[string] {
 	return operation.Define("travel", func(op *operation.Op, _ string) (idem.Response, error) {
-		if err := localStep(op, "reserve"); err != nil {
-			return idem.Response{}, err
-		}
+		_ = localStep(op, "reserve")
 		calls := operation.Parallel(op)
 		air := operation.Go(calls, "air", p.airPolicy, p.air.call, undoBy[string]("cancel air"))
 		room := operation.Go(calls, "room", p.roomPolicy, p.room.call, undoBy[string]("cancel room"))
@@ -67,10 +63,7 @@ func (p *journey) define(opts ...operation.Option) *operation.Definition[string]
 		if failed != nil {
 			return idem.Response{}, failed
 		}
-		if err := localStep(op, "confirm"); err != nil {
-			return idem.Response{}, err
-		}
-		return idem.Response{Status: 201, Body: []byte(ticket + bed)}, nil
+		return idem.Response{Status: 201, Body: []byte(ticket + bed)}, localStep(op, "confirm")
 	}, opts...)
 }
 
@@ -163,11 +156,7 @@ func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 				return "ticket ", nil
 			}
 			d := p.define()
-			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
-			var parked *operation.ParkedError
-			if !errors.As(err, &parked) || parked.Step != "room" || parked.Reason != operation.ReasonCallInDoubt {
-				t.Fatal(err)
-			}
+			parked := parkedAt(t, "room", operation.ReasonCallInDoubt)(s.do(d))
 			if got := s.outcomes(); got != "air done, room begun" {
 				t.Error(got)
 			}
@@ -181,18 +170,15 @@ func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 			if p.air.times() != 4 || p.room.times() != 1 {
 				t.Errorf("%d and %d attempts", p.air.times(), p.room.times())
 			}
-			want := "[reserve confirm]"
 			if name == "it has not" {
-				want = "[reserve cancel air]"
-				if !errors.Is(err, operation.ErrNotHappened) {
-					t.Error(err)
-				}
-			} else if err != nil || string(res.Body) != "ticket bed" {
+				want(t, operation.ErrNotHappened)(res, err)
+				s.wantDid("reserve cancel air")
+				return
+			}
+			if err != nil || string(res.Body) != "ticket bed" {
 				t.Errorf("%s, %v", res.Body, err)
 			}
-			if did := fmt.Sprint(s.did()); did != want {
-				t.Errorf("%s is committed, want %s", did, want)
-			}
+			s.wantDid("reserve confirm")
 		})
 	}
 }
@@ -220,13 +206,11 @@ func TestParallel_CallerThatLeavesKeepsEachOutcome(t *testing.T) {
 		a := operation.Go(calls, "done", operation.Once, done.call)
 		b := operation.Go(calls, "unsent", operation.Once.WithBackoff(4*time.Second, 4*time.Second), unsent.call)
 		c := operation.Go(calls, "lost", operation.Keyed(time.Hour).WithBackoff(4*time.Second, 4*time.Second), lost.call)
-		if err := calls.Wait(); err != nil {
-			return idem.Response{}, err
-		}
+		err := calls.Wait()
 		va, _ := a.Value()
 		vb, _ := b.Value()
 		vc, _ := c.Value()
-		return idem.Response{Status: 201, Body: []byte(va + " " + vb + " " + vc)}, nil
+		return idem.Response{Status: 201, Body: []byte(va + " " + vb + " " + vc)}, err
 	})
 	want(t, context.Canceled)(d.Do(ctx, s.pool, scope, "k", hashA, ""))
 	if got := s.outcomes(); got != "done done, unsent not sent, lost begun" {
@@ -258,18 +242,12 @@ func TestParallel_LongBackoffFreesTheCaller(t *testing.T) {
 		operation.Go(calls, "slow", operation.Once, slow.call)
 		return calls.Wait()
 	})
-	answered := make(chan error, 1)
-	go func() {
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0))
-		answered <- err
-	}()
+	answered := s.goDo(t.Context(), d, idem.WithWait(0))
 	await(t, "the first attempt", pauses)
-	if owner := s.count(`select count(*) from idem.operations where owner is not null`); owner != 1 {
-		t.Error("it has no owner while a call is in progress")
-	}
+	s.wantCount(1, `select count(*) from idem.operations where owner is not null`) // while a call is in progress
 	close(released)
-	if err := await(t, "the caller to be free", answered); !errors.Is(err, idem.ErrInProgress) || !ended.Load() {
-		t.Fatal(err)
+	if a := await(t, "the caller to be free", answered); !errors.Is(a.err, idem.ErrInProgress) || !ended.Load() {
+		t.Fatal(a.err)
 	}
 	if got := s.outcomes(); got != "down begun, slow done" || !s.isFree("down") {
 		t.Errorf("%s, %s", got, s.text(`select step from idem.operations`))
@@ -288,18 +266,18 @@ func TestCancel_UndoesParallelCallsBehindOneThatWasNotSent(t *testing.T) {
 	p := newJourney(operation.Keyed(time.Hour).WithBackoff(100*time.Hour, 100*time.Hour), operation.Once)
 	p.air.fn = func(context.Context, int) (string, error) { return "", operation.NotSent(errTimeout) }
 	d := p.define()
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
+	id := s.waits(t, d, "k")
 	if got := s.outcomes(); got != "air not sent, room done" {
 		t.Error(got)
 	}
-	preview, err := operation.PreviewCancel(t.Context(), s.pool, s.operationID())
+	preview, err := operation.PreviewCancel(t.Context(), s.pool, id)
 	if err != nil || preview.InDoubt != nil || !slices.Equal(preview.Undos, []string{"room"}) || !slices.Equal(preview.Kept, []string{"reserve"}) {
 		t.Errorf("%+v, %v", preview, err)
 	}
-	must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
+	must(t, operation.Cancel(t.Context(), s.pool, id))
 	want(t, operation.ErrCanceled)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
-	if diff := cmp.Diff([]string{"reserve", "cancel room"}, s.did()); diff != "" || p.air.times() != 1 {
-		t.Errorf("%d calls; (-want +committed):\n%s", p.air.times(), diff)
+	if s.wantDid("reserve cancel room"); p.air.times() != 1 {
+		t.Errorf("%d calls", p.air.times())
 	}
 }
 
