@@ -225,18 +225,12 @@ func from(n int, alone bool) pgproxy.Match {
 func (s *shop) process(t *testing.T) (*pgxpool.Pool, *pgproxy.Proxy) {
 	t.Helper()
 	proxy, err := pgproxy.New(s.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config, err := pgxpool.ParseConfig(proxy.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config.MaxConns = 1
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pool, proxy
 }
 

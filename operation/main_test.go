@@ -43,11 +43,7 @@ func TestMain(m *testing.M) {
 
 func beVictim(dsn, point, in string) {
 	ctx := context.Background()
-	config, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		panic(err)
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := pgxpool.New(ctx, dsn)
 	if err != nil {
 		panic(err)
 	}
@@ -117,11 +113,7 @@ func bankTable(ctx context.Context, pool *pgxpool.Pool, what, key string) (strin
 func newBankShop(t testing.TB) *shop {
 	t.Helper()
 	s := newShop(t)
-	_, err := s.pool.Exec(t.Context(),
-		`create table bank (id bigint generated always as identity, what text not null, key text primary key, asked int not null default 1)`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.exec(`create table bank (id bigint generated always as identity, what text not null, key text primary key, asked int not null default 1)`)
 	return s
 }
 
@@ -138,16 +130,9 @@ func newVictim(t *testing.T, s *shop, point, in string, env ...string) *victim {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), victimOf+"="+s.dsn, victimAt+"="+point, victimIn+"="+in), env...)
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first(err, cmd.Start()))
 	v := &victim{cmd: cmd, in: stdin, out: bufio.NewReader(out)}
 	t.Cleanup(v.kill)
 	if line, err := v.out.ReadString('\n'); line != "at the point\n" {
