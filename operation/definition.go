@@ -366,18 +366,14 @@ func Wait(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 	pause := txn.Pauses{Current: 10 * time.Millisecond, Limit: time.Second}
 	for {
 		found := db.FindOperation{OperationID: id}
-		if err := engine.Query(ctx, &found); err != nil && ctx.Err() != nil {
-			return idem.Result{}, endOf(ctx)
-		} else if err != nil {
+		switch err := engine.Query(ctx, &found); {
+		case err != nil && ctx.Err() == nil:
 			return idem.Result{}, err
+		case err == nil && (!found.Found || found.State != db.OperationRunning):
+			return answer(ctx, pool, &found, opts)
+		case txn.Sleep(ctx, pause.Next()) != nil:
+			return idem.Result{}, endOf(ctx)
 		}
-		if found.Found && found.State == db.OperationRunning {
-			if err := txn.Sleep(ctx, pause.Next()); err != nil {
-				return idem.Result{}, endOf(ctx)
-			}
-			continue
-		}
-		return answer(ctx, pool, &found, opts)
 	}
 }
 

@@ -314,6 +314,7 @@ type Finding struct {
 	happened bool
 	value    any
 	refused  error
+	act      string // for the audit; empty: not happened
 	epoch    int    // of the Status of As; 0: any
 	step     string // of Of; empty: the first step in doubt
 }
@@ -326,7 +327,7 @@ var NotHappened = Finding{}
 // Happened states that the call has happened, and what it has returned. The value is stored as
 // JSON, and must decode into the type of the Call. If it does not, the operation parks again, and
 // Resolve takes another value. For an undo the value is nil.
-func Happened(value any) Finding { return Finding{happened: true, value: value} }
+func Happened(value any) Finding { return Finding{happened: true, value: value, act: "happened"} }
 
 // Refused states that the other side has refused the call and will not make it. The function gets
 // err as a Final, or as idem.Reject if it is one. What errors.Is and errors.As find in err,
@@ -336,7 +337,7 @@ func Refused(err error) Finding {
 	if err == nil {
 		err = errors.New("refused")
 	}
-	return Finding{refused: Final(err)}
+	return Finding{refused: Final(err), act: "refused"}
 }
 
 // As returns the finding, bound to the status s. If a process has claimed the operation since,
@@ -379,7 +380,7 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 		return err
 	}
 	request := &db.ReviveOperation{OperationID: id, FromEpoch: finding.epoch}
-	return revive(ctx, pool, request, audit.Note(ctx, db.Resolve, finding.outcome()), func(show *db.ShowOperation, inDoubt []db.InDoubt) (txn.Request, *db.InDoubt, error) {
+	return revive(ctx, pool, request, audit.Note(ctx, db.Resolve, cmp.Or(finding.act, "not happened")), func(show *db.ShowOperation, inDoubt []db.InDoubt) (txn.Request, *db.InDoubt, error) {
 		if d.name != "" && d.name != show.Name {
 			return nil, nil, fmt.Errorf("%w: the operation belongs to definition %q, not to %q", ErrUnknownOperation, show.Name, d.name)
 		}
@@ -397,17 +398,6 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 		s.Value, err = seal(sealer, s.Value, db.BoundStep(request.OperationID, s))
 		return &db.RecordStep{OperationID: request.OperationID, Step: *s}, call, err
 	})
-}
-
-// outcome returns the finding for the audit.
-func (f *Finding) outcome() string {
-	switch {
-	case f.refused != nil:
-		return "refused"
-	case f.happened:
-		return "happened"
-	}
-	return "not happened"
 }
 
 // choose returns the call that the finding is about.
