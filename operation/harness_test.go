@@ -97,13 +97,9 @@ func writeUndo(step string) func(pgx.Tx) error {
 func (s *shop) did() []string {
 	s.t.Helper()
 	rows, err := s.pool.Query(context.Background(), `select step from done order by id`)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	steps, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return steps
 }
 
@@ -134,9 +130,7 @@ func want(t testing.TB, wanted error) func(any, error) {
 func (s *shop) count(sql string, args ...any) int {
 	s.t.Helper()
 	var n int
-	if err := s.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.pool.QueryRow(context.Background(), sql, args...).Scan(&n))
 	return n
 }
 
@@ -159,9 +153,7 @@ func (s *shop) wantDid(steps ...string) {
 func (s *shop) text(sql string, args ...any) string {
 	s.t.Helper()
 	var text string
-	if err := s.pool.QueryRow(context.Background(), sql, args...).Scan(&text); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.pool.QueryRow(context.Background(), sql, args...).Scan(&text))
 	return text
 }
 
@@ -266,9 +258,7 @@ func (s *shop) checkout() *operation.Definition[string] {
 // under one key.
 func (s *shop) wantOnce(in string) {
 	s.t.Helper()
-	if got := fmt.Sprint(s.did()); got != fmt.Sprintf("[reserve %s confirm %s]", in, in) {
-		s.t.Errorf("what is committed is %s", got)
-	}
+	s.wantDid("reserve", in, "confirm", in)
 	if n, _ := s.bank.keys(); n != 1 {
 		s.t.Errorf("the bank was charged under %d keys", n)
 	}

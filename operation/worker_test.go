@@ -2,7 +2,6 @@ package operation_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -183,10 +182,7 @@ func TestResume_LeavesOthersAlone(t *testing.T) {
 	}
 	b.release <- nil
 	must(t, await(t, "the answer", answers).err)
-	other, err := s.start(s.checkout(), "other", hashA, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := s.startAll(s.checkout(), "other")[0]
 	if err := b.Resume(t.Context(), s.pool, other); err == nil || b.calls.Load() != 1 {
 		t.Errorf("the function of another definition was run: %v", err)
 	}
@@ -205,10 +201,7 @@ func TestDue_ListsWhatAWorkerWouldClaim(t *testing.T) {
 	start := func(name string, is string) {
 		t.Helper()
 		d := operation.Define(name, func(*operation.Op, string) (idem.Response, error) { return created, nil })
-		id, err := s.start(d, is, hashA, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := s.startAll(d, is)[0]
 		ids[is] = id
 		s.exec(`update idem.operations set `+map[string]string{
 			"late":     `wake_at = clock_timestamp() - interval '2 minutes'`,
@@ -273,13 +266,9 @@ func TestDue_ListsWhatAWorkerWouldClaim(t *testing.T) {
 func (s *shop) start(d *operation.Definition[string], key string, hash idem.Hash, commit bool) (id string, err error) {
 	s.t.Helper()
 	tx, err := s.pool.Begin(context.Background())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer tx.Rollback(context.Background())
-	if _, err := write("order " + key)(tx); err != nil {
-		s.t.Fatal(err)
-	}
+	want(s.t, nil)(write("order " + key)(tx))
 	id, err = d.Start(context.Background(), tx, scope, key, hash, "book")
 	if err == nil && commit {
 		err = tx.Commit(context.Background())
@@ -293,16 +282,12 @@ func TestStart_IsPartOfTheTransaction(t *testing.T) {
 	checkout := s.checkout()
 	want(t, nil)(s.start(checkout, "never", hashA, false))
 	id, err := s.start(checkout, "k", hashA, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	again, err := s.start(checkout, "k", hashA, true)
 	if err != nil || again != id {
 		t.Errorf("started again it is %s, %v; it was %s", again, err, id)
 	}
-	if _, err := s.start(checkout, "k", hashB, true); !errors.Is(err, idem.ErrMismatch) {
-		t.Errorf("another request: %v", err)
-	}
+	want(t, idem.ErrMismatch)(s.start(checkout, "k", hashB, true))
 	entry, err := idem.Lookup(t.Context(), s.pool, scope, "k")
 	if err != nil || entry.State != idem.StateProcessing || entry.ExecutionID != id {
 		t.Errorf("%+v, %v", entry, err)
@@ -319,9 +304,7 @@ func TestStart_IsPartOfTheTransaction(t *testing.T) {
 	if after, err := s.start(checkout, "k", hashA, true); err != nil || after != id {
 		t.Errorf("started after its end it is %s, %v", after, err)
 	}
-	if got, want := fmt.Sprint(s.did()), "[order k order k reserve book confirm book order k]"; got != want {
-		t.Errorf("committed is %s, want %s", got, want)
-	}
+	s.wantDid("order k order k reserve book confirm book order k")
 	s.wantCount(0, `select count(*) from idem.records where key = 'never'`)
 }
 
