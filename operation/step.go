@@ -79,9 +79,6 @@ func (op *Op) follow(d decision) error {
 // numbered returns the name of a step, with "#2" and so on if the function uses the name again. An
 // undo has the name of its step, so the steps that may have undos share one count for all kinds.
 func (op *Op) numbered(kind db.StepKind, name string) string {
-	if op.occurrences == nil {
-		op.occurrences = map[string]int{}
-	}
 	used := name
 	if kind == db.SleepStep || kind == db.AwaitStep {
 		used = string(kind) + "\n" + name
