@@ -80,9 +80,7 @@ func (s *shop) resume(t *testing.T, d *operation.Definition[string], id string, 
 func (s *shop) state(t *testing.T, id string) operation.Status {
 	t.Helper()
 	status, err := operation.Show(t.Context(), s.pool, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return status
 }
 

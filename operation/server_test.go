@@ -103,24 +103,21 @@ func TestOperator_SurvivesAnAsynchronousServer(t *testing.T) {
 	server, s := asynchronous(t)
 	d := operation.Define("told", func(*operation.Op, string) (idem.Response, error) { return created, nil })
 	for name, c := range map[string]struct {
-		act  func(s *shop, id string) error
+		act  act
 		want string // what it leaves
 	}{
 		"signal in a transaction": {
-			func(s *shop, id string) error {
-				return pgx.BeginFunc(s.t.Context(), s.pool, func(tx pgx.Tx) error { return operation.Signal(s.t.Context(), tx, id, "paid", 1) })
+			func(ctx context.Context, s *shop, id string) error {
+				return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return operation.Signal(ctx, tx, id, "paid", 1) })
 			},
 			`select count(*) from idem.signals where operation_id = $1`,
 		},
-		"cancel": {
-			func(s *shop, id string) error { return operation.Cancel(s.t.Context(), s.pool, id) },
-			`select count(*) from idem.operations where id = $1 and canceled`,
-		},
+		"cancel": {cancelWith(), `select count(*) from idem.operations where id = $1 and canceled`},
 		"resolve": {
-			func(s *shop, id string) error {
+			func(ctx context.Context, s *shop, id string) error {
 				s.exec(`update idem.operations set state = 'parked', reason = 'call_in_doubt', reason_step = 'charge', kind = 'call', seq = 1, step = 'charge' where id = $1`, id)
 				s.flush()
-				return operation.Resolve(s.t.Context(), s.pool, id, operation.Happened(""))
+				return operation.Resolve(ctx, s.pool, id, operation.Happened(""))
 			},
 			`select count(*) from idem.steps where operation_id = $1 and outcome = 'resolved'`,
 		},
@@ -128,7 +125,7 @@ func TestOperator_SurvivesAnAsynchronousServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			id := s.startAll(d, name)[0]
 			s.flush()
-			must(t, c.act(s, id))
+			must(t, c.act(t.Context(), s, id))
 			server.Kill()
 			await(t, "the end of the server", server.Done())
 			must(t, server.Start(t.Context()))
@@ -154,9 +151,8 @@ func newPair(t *testing.T) *pair {
 	t.Cleanup(func() { _ = p.standby.Close() })
 	p.port.Store(int64(p.primary.Port()))
 	s := shopOn(t, p.primary.DSN())
-	for _, sql := range []string{`alter system set synchronous_standby_names = 'second'`, `select pg_reload_conf()`} {
-		s.exec(sql)
-	}
+	s.exec(`alter system set synchronous_standby_names = 'second'`)
+	s.exec(`select pg_reload_conf()`)
 	eventually(t, "the standby to be synchronous", func() bool { return s.count(`select count(*) from pg_stat_replication where sync_state = 'sync'`) == 1 })
 	return p
 }
