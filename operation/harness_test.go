@@ -240,17 +240,10 @@ var created = idem.Response{Status: 201, Body: []byte(`"created"`)}
 // checkout reserves, charges and confirms.
 func (s *shop) checkout() *operation.Definition[string] {
 	return operation.Define("checkout", func(op *operation.Op, in string) (idem.Response, error) {
-		if _, err := operation.Tx(op, "reserve", write("reserve "+in), undoBy[string]("release "+in)); err != nil {
-			return idem.Response{}, err
-		}
+		_, _ = operation.Tx(op, "reserve", write("reserve "+in), undoBy[string]("release "+in))
 		charged, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge)
-		if err != nil {
-			return idem.Response{}, err
-		}
-		if _, err := operation.Tx(op, "confirm", write("confirm "+in)); err != nil {
-			return idem.Response{}, err
-		}
-		return idem.Response{Status: 201, Body: fmt.Appendf(nil, "%s: %s", in, charged)}, nil
+		_, other := operation.Tx(op, "confirm", write("confirm "+in))
+		return idem.Response{Status: 201, Body: fmt.Appendf(nil, "%s: %s", in, charged)}, first(err, other)
 	})
 }
 

@@ -222,9 +222,7 @@ func TestLogObserver_LogsStepsWithoutErrorTexts(t *testing.T) {
 	logger := slog.New(slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	attempts := 0
 	d := operation.Define("checkout", func(op *operation.Op, _ string) (idem.Response, error) {
-		if err := localStep(op, "reserve"); err != nil {
-			return idem.Response{}, err
-		}
+		_ = localStep(op, "reserve")
 		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
 			if attempts++; attempts == 1 {
 				return 0, errTimeout
@@ -270,9 +268,7 @@ func TestPrivileges_OfTheDocsSuffice(t *testing.T) {
 	s := newShop(t)
 	role := fmt.Sprintf("idem_call_%08x", rand.Uint32())
 	docs, err := os.ReadFile("../docs/operate.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	grants := []string{"create role " + role, "grant all on done to " + role}
 	for line := range strings.Lines(string(docs)) {
 		statement, _, _ := strings.Cut(line, ";")
@@ -282,31 +278,19 @@ func TestPrivileges_OfTheDocsSuffice(t *testing.T) {
 	}
 	grants = append(grants, "grant usage on schema idem to "+role)
 	for _, sql := range grants {
-		if _, err := s.pool.Exec(t.Context(), sql); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
+		s.exec(sql)
 	}
-	t.Cleanup(func() {
-		if _, err := s.pool.Exec(context.Background(), "drop owned by "+role+"; drop role "+role, pgx.QueryExecModeSimpleProtocol); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { s.exec("drop owned by "+role+"; drop role "+role, pgx.QueryExecModeSimpleProtocol) })
 	address := s.dsn + "&options=" + url.QueryEscape("-crole="+role)
 	for name, behind := range map[string]*shop{
 		"session": {t: t, bank: s.bank, pool: pgtest.Open(t, address)},
 		"lease":   {t: t, bank: s.bank, pool: pgtest.Open(t, address, behindPooler)},
 	} {
 		d := behind.trip(func(op *operation.Op) (idem.Response, error) { return idem.Response{}, idem.Reject(declined) })
-		err := pgx.BeginFunc(t.Context(), behind.pool, func(tx pgx.Tx) error {
+		must(t, pgx.BeginFunc(t.Context(), behind.pool, func(tx pgx.Tx) error {
 			id, err := d.Start(t.Context(), tx, scope, name, hashA, "")
-			if err != nil {
-				return err
-			}
-			return operation.Signal(t.Context(), tx, id, "unheard", 1)
-		})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+			return errors.Join(err, operation.Signal(t.Context(), tx, id, "unheard", 1))
+		}))
 		behind.work(t, d)
 		if res, err := d.Do(t.Context(), behind.pool, scope, name, hashA, "", idem.WithWait(limit)); err != nil || !res.Rejected {
 			t.Errorf("%s: %+v, %v", name, res, err)
