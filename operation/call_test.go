@@ -106,9 +106,7 @@ func TestCall_UnsentOnceGoesOnInTheNextRun(t *testing.T) {
 			s.elapse()
 		}
 	}
-	if tries := s.count(`select tries from idem.operations`); tries != 2 {
-		t.Errorf("%d attempts are recorded, want 2", tries)
-	}
+	s.wantCount(2, `select tries from idem.operations`)
 	if res, err := c.Do(t.Context(), s.pool, scope, "k", hashA, ""); err != nil || string(res.Body) != "done" {
 		t.Error(res, err)
 	}

@@ -275,9 +275,7 @@ func TestChild_IsSealed(t *testing.T) {
 		`select count(*) from idem.operations where position('secret'::bytea in input) > 0`,
 		`select count(*) from idem.signals where position('secret'::bytea in value) > 0 or position('completed'::bytea in value) > 0`,
 	} {
-		if n := s.count(readable); n != 0 {
-			t.Error(readable)
-		}
+		s.wantCount(0, readable)
 	}
 	s.resume(t, parent, id, idem.ErrUnreadable)
 	s.exec(`update idem.operations set wake_at = clock_timestamp()`)

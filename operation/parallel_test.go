@@ -72,9 +72,12 @@ func (s *shop) operationID() string {
 	return s.text(`select id::text from idem.operations`)
 }
 
-func (s *shop) outcomes() string {
+// wantOutcomes fails the test unless the calls have these recorded outcomes.
+func (s *shop) wantOutcomes(want string) {
 	s.t.Helper()
-	return s.text(`select coalesce(string_agg(name || ' ' || outcome, ', ' order by seq), '') from idem.steps where kind = 'call'`)
+	if got := s.text(`select coalesce(string_agg(name || ' ' || outcome, ', ' order by seq), '') from idem.steps where kind = 'call'`); got != want {
+		s.t.Errorf("%s, want %s", got, want)
+	}
 }
 
 // Each call waits until the other one is in progress.
@@ -99,9 +102,7 @@ func TestParallel_CallsRunAtOnceAndReplay(t *testing.T) {
 		return idem.Response{Status: 201, Body: []byte(ticket + bed)}, first(err, noTicket, noBed)
 	})
 	want(t, errTimeout)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
-	if got := s.outcomes(); got != "air done, room done" {
-		t.Error(got)
-	}
+	s.wantOutcomes("air done, room done")
 	fails = false
 	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
 	if err != nil || string(res.Body) != "ticket bed" {
@@ -123,9 +124,7 @@ func TestParallel_FailureLetsTheOthersEnd(t *testing.T) {
 	if !errors.Is(err, errDeclined) || !errors.Is(p.seen[0], errDeclined) || !errors.Is(p.seen[1], errDeclined) || p.seen[2] != nil {
 		t.Errorf("%v; the function saw %v", err, p.seen)
 	}
-	if got := s.outcomes(); got != "air failed, room done" {
-		t.Error(got)
-	}
+	s.wantOutcomes("air failed, room done")
 	s.wantDid("reserve", "cancel room")
 }
 
@@ -155,9 +154,7 @@ func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 			}
 			d := p.define()
 			parked := parkedAt(t, "room", operation.ReasonCallInDoubt)(s.do(d))
-			if got := s.outcomes(); got != "air done, room begun" {
-				t.Error(got)
-			}
+			s.wantOutcomes("air done, room begun")
 			if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Step != "room" || status.Kind != "call" || !status.Steps[2].DueAt.IsZero() {
 				t.Errorf("%+v, %v", status, err)
 			}
@@ -211,9 +208,7 @@ func TestParallel_CallerThatLeavesKeepsEachOutcome(t *testing.T) {
 		return idem.Response{Status: 201, Body: []byte(va + " " + vb + " " + vc)}, err
 	})
 	want(t, context.Canceled)(d.Do(ctx, s.pool, scope, "k", hashA, ""))
-	if got := s.outcomes(); got != "done done, unsent not sent, lost begun" {
-		t.Error(got)
-	}
+	s.wantOutcomes("done done, unsent not sent, lost begun")
 	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
 	if err != nil || string(res.Body) != "done later later" || done.times() != 1 || unsent.times() != 2 || lost.times() != 2 {
 		t.Errorf("%s, %v: %d, %d and %d calls", res.Body, err, done.times(), unsent.times(), lost.times())
@@ -247,8 +242,8 @@ func TestParallel_LongBackoffFreesTheCaller(t *testing.T) {
 	if a := await(t, "the caller to be free", answered); !errors.Is(a.err, idem.ErrInProgress) || !ended.Load() {
 		t.Fatal(a.err)
 	}
-	if got := s.outcomes(); got != "down begun, slow done" || !s.isFree("down") {
-		t.Errorf("%s, %s", got, s.text(`select step from idem.operations`))
+	if s.wantOutcomes("down begun, slow done"); !s.isFree("down") {
+		t.Errorf("it waits at %s", s.text(`select step from idem.operations`))
 	}
 	s.wantCount(1, `select count(*) from idem.operations where wake_at < clock_timestamp() + interval '101 hours'`)
 	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
@@ -265,9 +260,7 @@ func TestCancel_UndoesParallelCallsBehindOneThatWasNotSent(t *testing.T) {
 	p.air.fn = func(context.Context, int) (string, error) { return "", operation.NotSent(errTimeout) }
 	d := p.define()
 	id := s.waits(t, d, "k")
-	if got := s.outcomes(); got != "air not sent, room done" {
-		t.Error(got)
-	}
+	s.wantOutcomes("air not sent, room done")
 	preview, err := operation.PreviewCancel(t.Context(), s.pool, id)
 	if err != nil || preview.InDoubt != nil || !slices.Equal(preview.Undos, []string{"room"}) || !slices.Equal(preview.Kept, []string{"reserve"}) {
 		t.Errorf("%+v, %v", preview, err)
@@ -300,9 +293,7 @@ func TestParallel_PanicKeepsTheOthers(t *testing.T) {
 	if r := await(t, "the first run", done); !strings.Contains(fmt.Sprint(r), "for once") {
 		t.Errorf("it has panicked with %v", r)
 	}
-	if got := s.outcomes(); got != "air begun, room done" {
-		t.Error(got)
-	}
+	s.wantOutcomes("air begun, room done")
 	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit)); err != nil || p.air.times() != 2 || p.room.times() != 1 {
 		t.Errorf("%v after %d and %d calls", err, p.air.times(), p.room.times())
 	}

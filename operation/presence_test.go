@@ -323,9 +323,7 @@ func warmUp(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	for range pool.Config().MaxConns {
 		conn, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Release()
 	}
 }

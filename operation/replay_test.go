@@ -32,9 +32,7 @@ func (s *shop) history(t *testing.T, opts ...idem.Option) []byte {
 func (s *shop) historyOf(t *testing.T, key string, opts ...idem.Option) []byte {
 	t.Helper()
 	file, err := operation.History(t.Context(), s.pool, s.text(`select id::text from idem.operations where key = $1`, key), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return file
 }
 

@@ -177,9 +177,7 @@ func TestResume_LeavesOthersAlone(t *testing.T) {
 	for _, there := range []*shop{s, shopOn(t, s.dsn)} { // this process, and another one
 		want(t, idem.ErrInProgress)(nil, b.Resume(t.Context(), there.pool, id))
 	}
-	if epoch := s.count(`select epoch from idem.operations`); epoch != 1 {
-		t.Errorf("it was claimed, in epoch %d", epoch)
-	}
+	s.wantCount(1, `select epoch from idem.operations`)
 	b.release <- nil
 	must(t, await(t, "the answer", answers).err)
 	other := s.startAll(s.checkout(), "other")[0]
