@@ -93,6 +93,10 @@ func TestResolve_OfAnUndo(t *testing.T) {
 			if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Kind != "undo" || !slices.Equal(status.Undos, []string{"charge"}) {
 				t.Errorf("%+v, %v", status, err)
 			}
+			preview, err := operation.PreviewCancel(t.Context(), s.pool, parked.OperationID)
+			if err != nil || preview.Parks != operation.ReasonCallInDoubt || !slices.Equal(preview.InDoubt, []string{"charge"}) {
+				t.Errorf("%+v, %v, want charge in doubt", preview, err)
+			}
 			want(t, test.err)(nil, operation.Resolve(t.Context(), s.pool, parked.OperationID, test.finding))
 			if test.err != nil {
 				return

@@ -119,6 +119,14 @@ func TestUndo_ThatFailsParksUntilRetry(t *testing.T) {
 			if err != nil || !slices.Equal(status.Undos[max(0, len(status.Undos)-2):], []string{"charge", "reserve"}) || status.Kept != nil {
 				t.Errorf("%+v, %v", status, err)
 			}
+			if name == "UndoTx" { // it is not in doubt, so there is no key to ask for, and nothing to resolve
+				if status.Kind != "" || status.Step != "charge" {
+					t.Errorf("%+v", status)
+				}
+				for _, finding := range []operation.Finding{operation.Happened("other"), operation.NotHappened} {
+					want(t, operation.ErrNotParked)(nil, operation.Resolve(t.Context(), s.pool, s.operationID(), finding))
+				}
+			}
 			fails = false
 			must(t, operation.Retry(t.Context(), s.pool, s.operationID()))
 			if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); err != nil || !res.Rejected {
