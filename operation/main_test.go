@@ -66,16 +66,13 @@ func beVictim(dsn, point, in string) {
 // rejection, and is undone.
 func pointed(pool *pgxpool.Pool, at func(string)) *operation.Definition[string] {
 	return operation.Define("pointed", func(op *operation.Op, in string) (idem.Response, error) {
-		_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (string, error) {
+		_, _ = operation.Tx(op, "reserve", func(tx pgx.Tx) (string, error) {
 			at("in reserve")
 			return write("reserve")(tx)
 		}, operation.UndoTx(func(tx pgx.Tx, _ string) error {
 			at("in release")
 			return writeUndo("release")(tx)
 		}))
-		if err != nil {
-			return idem.Response{}, err
-		}
 		charged, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
 			at("before the charge")
 			defer at("charged")
@@ -85,14 +82,11 @@ func pointed(pool *pgxpool.Pool, at func(string)) *operation.Definition[string] 
 			_, err := bankTable(ctx, pool, "refund", key)
 			return err
 		}))
-		if err != nil {
-			return idem.Response{}, err
-		}
-		_, err = operation.Tx(op, "confirm", func(tx pgx.Tx) (string, error) {
+		_, other := operation.Tx(op, "confirm", func(tx pgx.Tx) (string, error) {
 			at("in confirm")
 			return write("confirm")(tx)
 		})
-		if err != nil {
+		if err := first(err, other); err != nil {
 			return idem.Response{}, err
 		}
 		at("behind confirm")

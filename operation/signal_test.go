@@ -192,11 +192,8 @@ func approval() *operation.Definition[string] {
 			_, err := operation.Tx(op, "time out", write("timed out"))
 			return idem.Response{Status: 408}, err
 		}
-		if err != nil {
-			return idem.Response{}, err
-		}
-		_, err = operation.Tx(op, "decide", write(fmt.Sprint("approved: ", yes)))
-		return created, err
+		_, other := operation.Tx(op, "decide", write(fmt.Sprint("approved: ", yes)))
+		return created, first(err, other)
 	})
 }
 

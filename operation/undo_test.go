@@ -30,10 +30,9 @@ func (s *shop) trip(end func(op *operation.Op) (idem.Response, error)) *operatio
 			_, err := s.bank.charge(ctx, key)
 			return errors.Join(err, writeOutside(ctx, s, "refund"))
 		})
-		if _, err := operation.Call(op, "pay", operation.Keyed(time.Hour), s.bank.charge, refund); err != nil {
-			return idem.Response{}, err
-		}
-		if _, err := operation.Tx(op, "hotel", write("hotel"), undoBy[string]("cancel hotel")); err != nil {
+		_, err := operation.Call(op, "pay", operation.Keyed(time.Hour), s.bank.charge, refund)
+		_, other := operation.Tx(op, "hotel", write("hotel"), undoBy[string]("cancel hotel"))
+		if err := first(err, other); err != nil {
 			return idem.Response{}, err
 		}
 		return end(op)
