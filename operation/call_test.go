@@ -107,9 +107,7 @@ func TestCall_UnsentOnceGoesOnInTheNextRun(t *testing.T) {
 		}
 	}
 	s.wantCount(2, `select tries from idem.operations`)
-	if res, err := c.Do(t.Context(), s.pool, scope, "k", hashA, ""); err != nil || string(res.Body) != "done" {
-		t.Error(res, err)
-	}
+	wantBody(t, "done")(c.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 }
 
 func TestPolicy_WithMaxAttemptsCountsAcrossCallers(t *testing.T) {

@@ -280,9 +280,7 @@ func TestChild_IsSealed(t *testing.T) {
 	s.resume(t, parent, id, idem.ErrUnreadable)
 	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
 	s.resume(t, parent, id, nil, sealed)
-	if res, err := parent.Do(t.Context(), s.pool, scope, "k", hashA, "", sealed); err != nil || string(res.Body) != "secret of a secret" {
-		t.Errorf("%s, %v", res.Body, err)
-	}
+	wantBody(t, "secret of a secret")(parent.Do(t.Context(), s.pool, scope, "k", hashA, "", sealed))
 	s.wantCount(0, `select count(*) from idem.steps where position('secret'::bytea in value) > 0`)
 }
 

@@ -193,6 +193,26 @@ func parkedAt(t testing.TB, step string, reason operation.Reason) func(any, erro
 	}
 }
 
+// wantBody returns a function that fails the test unless a call has returned this answer.
+func wantBody(t testing.TB, body string) func(idem.Result, error) {
+	return func(res idem.Result, err error) {
+		t.Helper()
+		if err != nil || string(res.Body) != body {
+			t.Errorf("%s, %v, want %s", res.Body, err, body)
+		}
+	}
+}
+
+// wantRejected fails the test unless a call was rejected.
+func wantRejected(t testing.TB) func(idem.Result, error) {
+	return func(res idem.Result, err error) {
+		t.Helper()
+		if err != nil || !res.Rejected {
+			t.Errorf("%+v, %v, want it rejected", res, err)
+		}
+	}
+}
+
 // first returns the first error.
 func first(errs ...error) error {
 	for _, err := range errs {
@@ -207,7 +227,6 @@ func first(errs ...error) error {
 type bank struct {
 	mu      sync.Mutex
 	charges map[string]int // attempts by key
-	order   []string       // keys, as they were first seen
 }
 
 func (b *bank) charge(_ context.Context, key string) (string, error) {
@@ -217,9 +236,6 @@ func (b *bank) charge(_ context.Context, key string) (string, error) {
 		b.charges = map[string]int{}
 	}
 	b.charges[key]++
-	if b.charges[key] == 1 {
-		b.order = append(b.order, key)
-	}
 	return "charged " + key, nil
 }
 

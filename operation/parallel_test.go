@@ -104,10 +104,7 @@ func TestParallel_CallsRunAtOnceAndReplay(t *testing.T) {
 	want(t, errTimeout)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	s.wantOutcomes("air done, room done")
 	fails = false
-	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
-	if err != nil || string(res.Body) != "ticket bed" {
-		t.Errorf("%s, %v", res.Body, err)
-	}
+	wantBody(t, "ticket bed")(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit)))
 	if p.air.times() != 1 || p.room.times() != 1 || p.air.keys[0] == p.room.keys[0] {
 		t.Errorf("%q, %q", p.air.keys, p.room.keys)
 	}

@@ -30,8 +30,5 @@ func TestSealer_SealsInputsAndValues(t *testing.T) {
 	s.workWith(t, operation.WorkerConfig{Options: []idem.Option{sealed}}, d)
 	eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.records where state = 'completed'`) == 1 })
 	s.wantCount(0, `select count(*) from idem.records where position('secret'::bytea in body) > 0 or sealed_by is null`)
-	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", sealed)
-	if err != nil || string(res.Body) != "the secret input, the secret value" {
-		t.Errorf("%s, %v", res.Body, err)
-	}
+	wantBody(t, "the secret input, the secret value")(d.Do(t.Context(), s.pool, scope, "k", hashA, "", sealed))
 }

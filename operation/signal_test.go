@@ -83,10 +83,7 @@ func TestSignal_IsSealedAndBound(t *testing.T) {
 	if _, err := d.Do(t.Context(), s.pool, scope, "mine", hashA, "", sealed, idem.WithWait(0)); !errors.Is(err, idem.ErrUnreadable) {
 		t.Errorf("with the value of another operation: %v", err)
 	}
-	res, err := d.Do(t.Context(), s.pool, scope, "other", hashA, "", sealed, idem.WithWait(0))
-	if err != nil || string(res.Body) != "another secret" {
-		t.Errorf("%s, %v", res.Body, err)
-	}
+	wantBody(t, "another secret")(d.Do(t.Context(), s.pool, scope, "other", hashA, "", sealed, idem.WithWait(0)))
 	s.wantCount(0, `select count(*) from idem.steps where `+readable)
 }
 
@@ -103,9 +100,7 @@ func TestSignal_UnsealedIsRefusedByASealedOperation(t *testing.T) {
 	must(t, operation.Signal(t.Context(), s.pool, plain, "approve", "plain"))
 	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
 	for key, opts := range map[string][]idem.Option{"sealed": {sealed}, "plain": nil} {
-		if res, err := d.Do(t.Context(), s.pool, scope, key, hashA, "", opts...); err != nil || string(res.Body) != key {
-			t.Errorf("%s: %s, %v", key, res.Body, err)
-		}
+		wantBody(t, key)(d.Do(t.Context(), s.pool, scope, key, hashA, "", opts...))
 	}
 	if err := operation.Signal(t.Context(), s.pool, id, "approve", "plain"); err != nil {
 		t.Errorf("for an operation that has ended: %v", err)
@@ -148,9 +143,7 @@ func TestSignal_UnreadableIsReplacedByTheNext(t *testing.T) {
 	s.waits(t, d, "k")
 	send(10) // it has received the one before
 	s.elapse()
-	if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); err != nil || string(res.Body) != "7" {
-		t.Errorf("%s, %v", res.Body, err)
-	}
+	wantBody(t, "7")(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 }
 
 // elapse makes operations due that are to be due within a day, as if the clock jumped.

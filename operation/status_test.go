@@ -292,8 +292,6 @@ func TestPrivileges_OfTheDocsSuffice(t *testing.T) {
 			return errors.Join(err, operation.Signal(t.Context(), tx, id, "unheard", 1))
 		}))
 		behind.work(t, d)
-		if res, err := d.Do(t.Context(), behind.pool, scope, name, hashA, "", idem.WithWait(limit)); err != nil || !res.Rejected {
-			t.Errorf("%s: %+v, %v", name, res, err)
-		}
+		wantRejected(t)(d.Do(t.Context(), behind.pool, scope, name, hashA, "", idem.WithWait(limit)))
 	}
 }

@@ -128,9 +128,7 @@ func TestUndo_ThatFailsParksUntilRetry(t *testing.T) {
 			}
 			fails = false
 			must(t, operation.Retry(t.Context(), s.pool, s.operationID()))
-			if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); err != nil || !res.Rejected {
-				t.Errorf("%+v, %v", res, err)
-			}
+			wantRejected(t)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 			s.wantDid("unship", "release")
 		})
 	}
