@@ -112,8 +112,7 @@ func (e *ChildError) Error() string {
 func (e *ChildError) Is(target error) bool { return target == ErrUndone && e.Rejected == nil }
 
 // Reason is why an operation is parked, as a code for programs and alerts.
-// docs/operations-reference.md says
-// what to do about each.
+// docs/operations-reference.md says what to do about each.
 type Reason string
 
 // The reasons.
