@@ -267,35 +267,39 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 	}
 	var p CancelPreview
 	for i := range steps.Rows {
-		s := &steps.Rows[i]
-		if s.Outcome != db.StepBegun || s.Kind != db.CallStep && s.Kind != db.UndoStep {
-			continue
-		}
-		name, undos, j := s.Name, s.Undos, journal{canceled: true, withoutCalling: c.WithoutCalling}
-		if s.Kind == db.UndoStep { // Cancel settles it as any run does
-			name, _ = splitUndoName(s.Name)
-			undos, j.withoutCalling = 1, false
-		}
-		p.InDoubt = append(p.InDoubt, name)
-		window, begun := storedWindow(s.Policy), s.RecordedAt
-		if !s.DueAt.IsZero() {
-			begun = s.DueAt
-		}
-		switch {
-		case decideDoubt(&j, request{policy: cmp.Or(s.Policy, db.PolicyOnce), undos: undos}, s).do == park, window > 0 && show.LoadedAt.Sub(begun) > window:
-			p.Parks = ReasonCallInDoubt
-			continue
-		case s.Policy == db.PolicyAsked:
-			p.Asks = true
-		default:
-			p.Repeats = true
-		}
-		if s.Kind == db.CallStep {
-			s.Outcome = db.StepDone
+		if s := &steps.Rows[i]; s.Outcome == db.StepBegun && (s.Kind == db.CallStep || s.Kind == db.UndoStep) {
+			p.settle(s, c.WithoutCalling, show.LoadedAt)
 		}
 	}
 	p.Undos, p.Kept = undoPlan(steps.Rows)
 	return p, nil
+}
+
+// settle adds what Cancel does about a call or an undo in doubt. A call that Cancel settles becomes
+// done.
+func (p *CancelPreview) settle(s *db.Step, withoutCalling bool, now time.Time) {
+	name, undos, j := s.Name, s.Undos, journal{canceled: true, withoutCalling: withoutCalling}
+	if s.Kind == db.UndoStep { // Cancel settles it as any run does
+		name, _ = splitUndoName(s.Name)
+		undos, j.withoutCalling = 1, false
+	}
+	p.InDoubt = append(p.InDoubt, name)
+	window, begun := storedWindow(s.Policy), s.RecordedAt
+	if !s.DueAt.IsZero() {
+		begun = s.DueAt
+	}
+	switch {
+	case decideDoubt(&j, request{policy: cmp.Or(s.Policy, db.PolicyOnce), undos: undos}, s).do == park, window > 0 && now.Sub(begun) > window:
+		p.Parks = ReasonCallInDoubt
+		return
+	case s.Policy == db.PolicyAsked:
+		p.Asks = true
+	default:
+		p.Repeats = true
+	}
+	if s.Kind == db.CallStep {
+		s.Outcome = db.StepDone
+	}
 }
 
 // CallKey returns the key of a call at the other side, for a person who has to ask there. kind is
