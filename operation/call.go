@@ -219,10 +219,7 @@ func (op *Op) giveUp(o *outsideCall, failed string) ([]byte, error) {
 			return op.recordOutcome(o.step, value, err)
 		}
 	}
-	last := o.last
-	if last == nil {
-		last = errCutOff
-	}
+	last := cmp.Or(o.last, errCutOff)
 	if !o.doubt && o.step.kind != db.UndoStep {
 		return op.recordOutcome(o.step, nil, Final(fmt.Errorf("operation: %s, and has not happened: %w", failed, last)))
 	}

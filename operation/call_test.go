@@ -106,12 +106,8 @@ func TestCall_UnsentOnceGoesOnInTheNextRun(t *testing.T) {
 			s.elapse()
 		}
 	}
-	if tries := s.count(`select tries from idem.operations`); tries != 2 {
-		t.Errorf("%d attempts are recorded, want 2", tries)
-	}
-	if res, err := c.Do(t.Context(), s.pool, scope, "k", hashA, ""); err != nil || string(res.Body) != "done" {
-		t.Error(res, err)
-	}
+	s.wantCount(2, `select tries from idem.operations`)
+	wantBody(t, "done")(c.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 }
 
 func TestPolicy_WithMaxAttemptsCountsAcrossCallers(t *testing.T) {
@@ -131,32 +127,43 @@ func TestPolicy_WithMaxAttemptsCountsAcrossCallers(t *testing.T) {
 	}
 }
 
-// An attempt whose context has ended has no answer, even if the program wraps its error in a Final.
-func TestPolicy_WithAttemptTimeoutLeavesDoubt(t *testing.T) {
+// An attempt whose context has ended, because of its timeout or without a beat, has no answer, even
+// if the program wraps its error in a Final.
+func TestPolicy_EndedAttemptLeavesDoubt(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	for name, wrap := range map[string]func(error) error{
-		"as it is": func(err error) error { return err }, "final": operation.Final,
+	find := operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil })
+	for limitName, limited := range map[string]struct {
+		by    func(operation.Policy) operation.Policy
+		cause error
+	}{
+		"timeout":   {func(p operation.Policy) operation.Policy { return p.WithAttemptTimeout(time.Millisecond) }, context.DeadlineExceeded},
+		"heartbeat": {func(p operation.Policy) operation.Policy { return p.WithHeartbeat(10 * time.Millisecond) }, operation.ErrNoBeat},
 	} {
-		for policy, parks := range map[*operation.Policy]bool{new(operation.Keyed(time.Hour)): false, new(operation.Once): true} {
-			t.Run(fmt.Sprint(name, ", parks: ", parks), func(t *testing.T) {
-				t.Parallel()
-				calls := 0
-				d := define(func(op *operation.Op) error {
-					_, err := operation.Call(op, "call", policy.WithAttemptTimeout(time.Millisecond), func(ctx context.Context, _ string) (int, error) {
-						if calls++; calls > 1 {
-							return 1, nil
-						}
-						<-ctx.Done()
-						return 0, wrap(ctx.Err())
+		for name, policy := range map[string]operation.Policy{"Keyed": operation.Keyed(time.Hour), "Asked": find, "Once": operation.Once} {
+			for wrapName, wrap := range map[string]func(error) error{"as it is": func(err error) error { return err }, "Final": operation.Final} {
+				t.Run(fmt.Sprint(limitName, ", ", name, ", ", wrapName), func(t *testing.T) {
+					t.Parallel()
+					attempts := 0
+					d := define(func(op *operation.Op) error {
+						_, err := operation.Call(op, "call", limited.by(policy), func(ctx context.Context, _ string) (string, error) {
+							if attempts++; attempts > 1 {
+								return "done", nil
+							}
+							<-ctx.Done()
+							if cause := context.Cause(ctx); !errors.Is(cause, limited.cause) {
+								t.Errorf("the cause is %v", cause)
+							}
+							return "", wrap(ctx.Err())
+						})
+						return err
 					})
-					return err
+					_, err := d.Do(t.Context(), s.pool, scope, t.Name(), hashA, "")
+					if parks := name == "Once"; parks != errors.Is(err, operation.ErrParked) || !parks && (err != nil || attempts != 2) {
+						t.Errorf("%v after %d attempts", err, attempts)
+					}
 				})
-				_, err := d.Do(t.Context(), s.pool, scope, t.Name(), hashA, "")
-				if !parks && (err != nil || calls != 2) || parks && (!errors.Is(err, operation.ErrParked) || calls != 1) {
-					t.Errorf("%v after %d attempts", err, calls)
-				}
-			})
+			}
 		}
 	}
 }
@@ -208,9 +215,8 @@ func TestUndoCall_FollowsItsPolicy(t *testing.T) {
 		}))
 		return errors.Join(err, idem.Reject(declined))
 	})
-	_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
-	if parked := (*operation.ParkedError)(nil); !errors.As(err, &parked) || parked.Reason != operation.ReasonAttemptsExhausted || calls != 2 {
-		t.Errorf("%v after %d attempts", err, calls)
+	if parkedAt(t, "charge", operation.ReasonAttemptsExhausted)(s.do(d)); calls != 2 {
+		t.Errorf("%d attempts", calls)
 	}
 }
 
@@ -234,33 +240,11 @@ func newCalling(policy operation.Policy, fn func(attempt int, key string) (strin
 	return c
 }
 
-// failFirst returns a call that fails in its first n attempts.
-func failFirst(n int, err error) func(int, string) (string, error) {
-	return func(attempt int, _ string) (string, error) {
-		if attempt <= n {
-			return "", err
-		}
-		return "done", nil
-	}
-}
-
 var errTimeout = errors.New("the gateway did not answer")
 
 type refusal struct{ Code int }
 
 func (r *refusal) Error() string { return fmt.Sprint("refused with ", r.Code) }
-
-// parks fails the test unless the operation is parked at its call, for this reason.
-func parks(t *testing.T, s *shop, c *calling, reason operation.Reason) {
-	t.Helper()
-	for range 2 {
-		_, err := c.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0))
-		var parked *operation.ParkedError
-		if !errors.As(err, &parked) || parked.Reason != reason || parked.Step != "call" {
-			t.Fatalf("%v, want %s", err, reason)
-		}
-	}
-}
 
 func TestCall_OnceParksAfterAKill(t *testing.T) {
 	t.Parallel()
@@ -282,12 +266,14 @@ func TestCall_OnceParksAfterAKill(t *testing.T) {
 func TestCall_KeyedParksAfterItsWindow(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	c := newCalling(operation.Keyed(time.Hour), failFirst(1, errTimeout))
+	c := newCalling(operation.Keyed(time.Hour), script(errTimeout))
 	ctx, leave := context.WithCancel(t.Context())
 	first := newCalling(operation.Keyed(time.Hour), func(int, string) (string, error) { leave(); return "", errTimeout })
 	want(t, context.Canceled)(first.Do(ctx, s.pool, scope, "k", hashA, ""))
 	s.exec(`update idem.operations set since = since - interval '2 hours', kind = 'call', step = 'call', seq = 1`)
-	parks(t, s, c, operation.ReasonCallInDoubt)
+	for range 2 {
+		parkedAt(t, "call", operation.ReasonCallInDoubt)(s.do(c.Definition, idem.WithWait(0)))
+	}
 	if len(c.keys) != 0 {
 		t.Errorf("%d calls", len(c.keys))
 	}
@@ -297,47 +283,14 @@ func TestWithDeadline_EndsACall(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	calls := 0
-	d := operation.Define("calling", func(op *operation.Op, _ string) (idem.Response, error) {
+	d := define(func(op *operation.Op) error {
 		_, err := operation.Call(op, "call", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
 			calls++
 			return 0, errTimeout
 		})
-		return created, err
+		return err
 	}, operation.WithDeadline(time.Nanosecond))
 	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrParked) || calls != 1 {
 		t.Errorf("%d calls, %v", calls, err)
-	}
-}
-
-// The first attempt blocks, and the cause of its context is ErrNoBeat.
-func TestHeartbeat_MissedLeavesTheCallInDoubt(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	silent := func(t *testing.T, attempts *int) func(context.Context, string) (string, error) {
-		return func(ctx context.Context, _ string) (string, error) {
-			if *attempts++; *attempts > 1 {
-				return "done", nil
-			}
-			<-ctx.Done()
-			if cause := context.Cause(ctx); !errors.Is(cause, operation.ErrNoBeat) {
-				t.Errorf("the cause is %v", cause)
-			}
-			return "", operation.Final(ctx.Err()) // whatever its error says
-		}
-	}
-	find := operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil })
-	for name, policy := range map[string]operation.Policy{"Keyed": operation.Keyed(time.Hour), "Asked": find, "Once": operation.Once} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			attempts := 0
-			d := define(func(op *operation.Op) error {
-				_, err := operation.Call(op, "call", policy.WithHeartbeat(10*time.Millisecond), silent(t, &attempts))
-				return err
-			})
-			_, err := d.Do(t.Context(), s.pool, scope, name, hashA, "")
-			if parks := name == "Once"; parks != errors.Is(err, operation.ErrParked) || !parks && (err != nil || attempts != 2) {
-				t.Errorf("%v after %d attempts", err, attempts)
-			}
-		})
 	}
 }

@@ -105,28 +105,6 @@ func TestChanged_RecordedRejectionCounts(t *testing.T) {
 	}
 }
 
-// The operation is parked at an UndoTx. Resolve does not change the recorded call that it undoes.
-func TestResolve_NoCallInDoubt(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := define(func(op *operation.Op) error {
-		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge, operation.UndoTx(func(pgx.Tx, string) error { return errDeclined }))
-		return first(err, op.Checkpoint(), errRejected)
-	})
-	parked := parkedAt(t, "charge", operation.ReasonUndoFailed)(s.do(d))
-	if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Step != "charge" || status.Kind != "" { // there is no key to ask for
-		t.Errorf("%+v, %v", status, err)
-	}
-	const calls = `select string_agg(encode(value, 'hex') || outcome, ' ' order by seq) from idem.steps where kind = 'call'`
-	before := s.text(calls)
-	for _, finding := range []operation.Finding{operation.Happened("other"), operation.NotHappened} {
-		want(t, operation.ErrNotParked)(nil, operation.Resolve(t.Context(), s.pool, parked.OperationID, finding))
-	}
-	if after := s.text(calls); after != before {
-		t.Errorf("%s became %s", before, after)
-	}
-}
-
 // The answer of a Once call is recorded, however the run ends after it.
 func TestCall_AnswerIsRecordedHoweverTheRunEnds(t *testing.T) {
 	t.Parallel()

@@ -355,11 +355,10 @@ func (op *Op) attribute(err error) bool {
 	}
 	w := op.work
 	for _, r := range slices.Backward(op.pending) {
-		if !isInTx(&r.Step) || w.checkAfter[r.Step.Seq] {
-			continue
+		if isInTx(&r.Step) && !w.checkAfter[r.Step.Seq] {
+			w.checkAfter[r.Step.Seq] = true
+			return true
 		}
-		w.checkAfter[r.Step.Seq] = true
-		return true
 	}
 	return false
 }

@@ -209,6 +209,16 @@ func faults(statements []string, turn int) (all []fault) {
 	return all
 }
 
+// orders returns an order for each fault.
+func (s *shop) orders(t *testing.T, policy string, rejects bool, turn int) (all []*order) {
+	t.Helper()
+	for i, f := range faults(s.order(t, 0, policy, rejects, fault{}).statements(t), turn) {
+		all = append(all, s.order(t, i+1, policy, rejects, f))
+	}
+	t.Logf("%d faults", len(all))
+	return all
+}
+
 // from matches the n-th statement, from 0, and all later ones, or only the n-th.
 func from(n int, alone bool) pgproxy.Match {
 	var mu sync.Mutex
@@ -225,18 +235,12 @@ func from(n int, alone bool) pgproxy.Match {
 func (s *shop) process(t *testing.T) (*pgxpool.Pool, *pgproxy.Proxy) {
 	t.Helper()
 	proxy, err := pgproxy.New(s.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config, err := pgxpool.ParseConfig(proxy.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config.MaxConns = 1
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pool, proxy
 }
 
@@ -268,15 +272,12 @@ func (o *order) suffer(t *testing.T, person *pgxpool.Pool) {
 	pool, proxy := o.process(t)
 	ctx, die := context.WithCancel(t.Context())
 	defer die()
-	point := pgproxy.Before(from(o.fault.at, true))
+	point, stage := pgproxy.Before(from(o.fault.at, true)), pgproxy.Seen
 	if o.fault.behind {
-		point = pgproxy.AfterAnswer(from(o.fault.at, true))
+		point, stage = pgproxy.AfterAnswer(from(o.fault.at, true)), pgproxy.Answered
 	}
 	if person != nil {
-		match, stage := from(o.fault.at, true), pgproxy.Seen
-		if o.fault.behind {
-			stage = pgproxy.Answered
-		}
+		match := from(o.fault.at, true)
 		defer proxy.Observe(func(e pgproxy.Event) {
 			if e.Stage == stage && match(e.Statement) {
 				o.cancel(t, person)
@@ -390,13 +391,9 @@ func goOnAll(t *testing.T, s *shop, all []*order) {
 	}
 	s.workWith(t, operation.WorkerConfig{Logger: slog.New(slog.DiscardHandler)}, definitions...)
 	forAll(all, func(o *order) {
-		switch state, _, _ := o.state(); state {
-		case "", operation.StateParked:
+		state, _, _ := o.state()
+		if state == "" || state == operation.StateParked || state == operation.StateRunning && !o.fault.worker {
 			_, _ = o.goOn(t)
-		case operation.StateRunning:
-			if !o.fault.worker {
-				_, _ = o.goOn(t)
-			}
 		}
 	})
 	eventually(t, "the Worker to go on", func() bool { return s.count(`select count(*) from idem.operations where state = 'running'`) == 0 })
@@ -446,11 +443,7 @@ func TestDo_FaultAtAnyStatement(t *testing.T) {
 		t.Run(fmt.Sprint(test.policy, ", rejects: ", test.rejects), func(t *testing.T) {
 			t.Parallel()
 			s := newStock(t)
-			var all []*order
-			for j, f := range faults(s.order(t, 0, test.policy, test.rejects, fault{}).statements(t), i) {
-				all = append(all, s.order(t, j+1, test.policy, test.rejects, f))
-			}
-			t.Logf("%d faults", len(all))
+			all := s.orders(t, test.policy, test.rejects, i)
 			forAll(all, func(o *order) { o.suffer(t, nil) })
 			goOnAll(t, s, all)
 			want := map[bool]string{true: undoneBooks(3), false: soldBooks}[test.rejects]
@@ -472,10 +465,7 @@ func TestCancel_AtAnyStatement(t *testing.T) {
 			t.Parallel()
 			s := newStock(t)
 			person := pgtest.Open(t, s.dsn, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "person" })
-			var all []*order
-			for j, f := range faults(s.order(t, 0, policy, false, fault{}).statements(t), i) {
-				all = append(all, s.order(t, j+1, policy, false, f))
-			}
+			all := s.orders(t, policy, false, i)
 			forAll(all, func(o *order) { o.suffer(t, person) })
 			goOnAll(t, s, all)
 			forAll(all, func(o *order) { o.wantCanceled(t) })

@@ -230,11 +230,10 @@ func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key 
 }
 
 // Start makes the operation part of tx, and returns its id: the operation begins when tx is
-// committed, and a Worker does the work. Start with the same key again returns the same id, even
-// if the operation has ended. If another call is claiming the key, Start returns
-// idem.ErrInProgress at once. If the key was answered in a single transaction, by idem.Do or by a
-// Do that had only Tx steps, no operation has it: Start returns ErrUnknownOperation, and Do
-// returns the answer.
+// committed, and a Worker does the work. Start with the same key again returns the same id, even if
+// the operation has ended. If another call is claiming the key, Start returns idem.ErrInProgress at
+// once. If the key was answered in a single transaction, by idem.Do or by a Do that had only Tx
+// steps, no operation has it: Start returns ErrUnknownOperation, and Do returns the answer.
 func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (id string, err error) {
 	input, err := d.input(in)
 	if err != nil {
@@ -369,18 +368,14 @@ func Wait(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 	pause := txn.Pauses{Current: 10 * time.Millisecond, Limit: time.Second}
 	for {
 		found := db.FindOperation{OperationID: id}
-		if err := engine.Query(ctx, &found); err != nil && ctx.Err() != nil {
-			return idem.Result{}, endOf(ctx)
-		} else if err != nil {
+		switch err := engine.Query(ctx, &found); {
+		case err != nil && ctx.Err() == nil:
 			return idem.Result{}, err
+		case err == nil && (!found.Found || found.State != db.OperationRunning):
+			return answer(ctx, pool, &found, opts)
+		case txn.Sleep(ctx, pause.Next()) != nil:
+			return idem.Result{}, endOf(ctx)
 		}
-		if found.Found && found.State == db.OperationRunning {
-			if err := txn.Sleep(ctx, pause.Next()); err != nil {
-				return idem.Result{}, endOf(ctx)
-			}
-			continue
-		}
-		return answer(ctx, pool, &found, opts)
 	}
 }
 

@@ -3,7 +3,6 @@ package operation_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -328,20 +327,5 @@ func TestRetry_GivesASpentCallNewAttemptsInNewerCode(t *testing.T) {
 			t.Errorf("%d attempts, want %d", attempts, wanted)
 		}
 		parallel = false
-	}
-}
-
-func TestPreviewCancel_ReportsThatAnUndoInDoubtParks(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := define(func(op *operation.Op) error {
-		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
-			operation.UndoCall(operation.Once, func(context.Context, string, string) error { return errLost }))
-		return first(err, errRejected)
-	})
-	want(t, operation.ErrParked)(s.do(d))
-	preview, err := operation.PreviewCancel(t.Context(), s.pool, s.operationID())
-	if err != nil || preview.Parks != operation.ReasonCallInDoubt || strings.Join(preview.InDoubt, " ") != "charge" {
-		t.Errorf("%+v, %v, want charge in doubt", preview, err)
 	}
 }

@@ -70,7 +70,8 @@ func (op *Op) end(resp idem.Response, err error) bridge.Ending {
 	}
 	switch {
 	case how == exitFailed && op.ctx.Err() != nil:
-		return op.endCallerLeft()
+		op.close(nil)
+		return w.releaseCallerLeft(op.ctx)
 	case d.do == unwind:
 		return op.unwind(err)
 	case d.do == finish:
@@ -120,18 +121,13 @@ func (op *Op) endStopped(s *stop) bridge.Ending {
 		w.recordOutcomes(commit{at: w.at})
 		return w.parkAs(op.ctx, s)
 	case stopCallerLeft:
-		return op.endCallerLeft()
+		op.close(nil)
+		return w.releaseCallerLeft(op.ctx)
 	case stopRerun: // the caller of runOnce repeats the run
 		op.close(s.err)
 		return bridge.Ending{}
 	}
 	return op.fail(s.err)
-}
-
-// endCallerLeft releases an operation whose caller has left.
-func (op *Op) endCallerLeft() bridge.Ending {
-	op.close(nil)
-	return op.work.releaseCallerLeft(op.ctx)
 }
 
 // complete makes the last commit of an operation that has an answer: the steps since the last

@@ -45,9 +45,7 @@ func TestDo_ErrorBeforeTheFirstCommit(t *testing.T) {
 	fail := errDeclined
 	d := define(func(op *operation.Op) error { return errors.Join(localStep(op, "do"), fail) })
 	want(t, errDeclined)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
-	if n := s.count(`select count(*) from done`) + s.count(`select count(*) from idem.records`) + s.count(`select count(*) from idem.operations`); n != 0 {
-		t.Errorf("%d rows are left", n)
-	}
+	s.wantCount(0, `select (select count(*) from done) + (select count(*) from idem.records) + (select count(*) from idem.operations)`)
 	fail = nil
 	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashB, ""))
 }
@@ -62,13 +60,9 @@ func TestDo_RetriesFromTheRecord(t *testing.T) {
 			d := define(func(op *operation.Op) error {
 				runs++
 				if calls {
-					if err := outsideStep(op, "call"); err != nil {
-						return err
-					}
+					_ = outsideStep(op, "call")
 				}
-				if err := localStep(op, "first"); err != nil {
-					return err
-				}
+				_ = localStep(op, "first")
 				_, err := operation.Tx(op, "second", func(tx pgx.Tx) (int, error) {
 					if fails++; fails > 2 {
 						_, err := write("second")(tx)
@@ -98,17 +92,7 @@ func TestWorker_OutlivesAPanic(t *testing.T) {
 		}
 		return created, nil
 	})
-	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
-		for _, in := range []string{"angry", "calm"} {
-			if _, err := d.Start(t.Context(), tx, scope, in, hashA, in); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.startAll(d, "angry", "calm")
 	s.work(t, d)
 	eventually(t, "both to have been worked on", func() bool {
 		return s.count(`select count(*) from idem.operations where state = 'completed'`) == 1 &&
@@ -141,15 +125,12 @@ func TestOp_Misused(t *testing.T) {
 func TestCall_KeysAreUnique(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	d := define(func(op *operation.Op) error {
-		for range 3 {
-			for _, name := range []string{"a", "b"} {
-				if _, err := operation.Call(op, name, operation.Keyed(time.Hour), s.bank.charge); err != nil {
-					return err
-				}
-			}
+	d := define(func(op *operation.Op) (err error) {
+		for _, name := range []string{"a", "b", "a", "b", "a", "b"} {
+			_, failed := operation.Call(op, name, operation.Keyed(time.Hour), s.bank.charge)
+			err = first(err, failed)
 		}
-		return nil
+		return err
 	})
 	for _, key := range []string{"k1", "k2"} {
 		want(t, nil)(d.Do(t.Context(), s.pool, scope, key, hashA, ""))
@@ -168,11 +149,9 @@ func TestDo_EveryModeAndIsolation(t *testing.T) {
 			s := newShop(t, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
 			opts := []idem.Option{idem.WithTxOptions(pgx.TxOptions{IsoLevel: level}), idem.WithWait(0)}
 			d := s.trip(func(op *operation.Op) (idem.Response, error) {
-				if err := longSleep(op, `it's "asleep"`); err != nil {
-					return idem.Response{}, err
-				}
+				slept := longSleep(op, `it's "asleep"`)
 				yes, err := operation.Await[string](op, `it's "signalled"`, time.Hour)
-				if err != nil || yes != `it's {"yes"}` {
+				if err = first(slept, err); err != nil || yes != `it's {"yes"}` {
 					return idem.Response{}, fmt.Errorf("signalled %q: %w", yes, err)
 				}
 				return idem.Response{}, idem.Reject(declined)
@@ -185,9 +164,7 @@ func TestDo_EveryModeAndIsolation(t *testing.T) {
 			if err != nil || !res.Rejected {
 				t.Fatal(res, err)
 			}
-			if diff := cmp.Diff("flight hotel cancel hotel refund cancel flight", strings.Join(s.did(), " ")); diff != "" {
-				t.Errorf("(-want +committed):\n%s", diff)
-			}
+			s.wantDid("flight hotel cancel hotel refund cancel flight")
 		})
 	}
 }

@@ -221,27 +221,21 @@ func decide(j *journal, r request) decision {
 
 // decideRecorded decides about a step that has a row, by the outcome in the row.
 func decideRecorded(j *journal, r request, s *db.Step) decision {
-	switch s.Outcome {
-	case db.StepBegun:
+	slept := s.Kind == db.SleepStep && r.seq < j.steps // a later step is recorded, so the pause has ended
+	waits, d := s.Outcome == db.StepWaiting && !slept, decision{do: replay, recorded: s}
+	switch {
+	case s.Outcome == db.StepBegun:
 		return decideDoubt(j, r, s)
-	case db.StepNotSent:
-		switch {
-		case j.unwinding() && j.recordedAfter(r.seq) != nil: // older code has made the calls in parallel
-			return decision{do: skip, recorded: s}
-		case j.unwinding():
-			return decision{do: unwind, recorded: s}
-		}
-		return decision{do: run, recorded: s}
-	case db.StepWaiting:
-		switch {
-		case s.Kind == db.SleepStep && r.seq < j.steps: // a later step is recorded, so the pause has ended
-			return decision{do: replay, recorded: s}
-		case s.Kind != db.ChildStep && j.unwinding():
-			return decision{do: unwind, recorded: s}
-		}
-		return decision{do: wait, recorded: s}
+	case j.unwinding() && s.Outcome == db.StepNotSent && j.recordedAfter(r.seq) != nil: // older code has made the calls in parallel
+		d.do = skip
+	case j.unwinding() && (s.Outcome == db.StepNotSent || waits && s.Kind != db.ChildStep):
+		d.do = unwind
+	case s.Outcome == db.StepNotSent:
+		d.do = run
+	case waits:
+		d.do = wait
 	}
-	return decision{do: replay, recorded: s}
+	return d
 }
 
 // decideDoubt decides about a call in doubt. A canceled operation asks about an Asked call. It

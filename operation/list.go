@@ -283,7 +283,7 @@ func Replay(ctx context.Context, history []byte, definitions ...Runnable) error 
 	}
 	w := &work{definition: d, execution: execution, operation: h.ID, input: h.Input.stored(), epoch: 1, journal: h.journal()}
 	w.clock = clock{loadedAt: time.Now(), loaded: time.Now()}
-	op := &Op{work: w}
+	op := &Op{work: w, occurrences: map[string]int{}}
 	op.ctx, op.cancel = context.WithCancelCause(ctx)
 	defer op.cancel(nil)
 	_, err = d.run(op, w.input)

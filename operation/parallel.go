@@ -198,13 +198,8 @@ func (c *Calls) settle() error {
 	return nil
 }
 
-func (c *Calls) unsettled() (open []*parallelCall) {
-	for _, call := range c.calls {
-		if call.open {
-			open = append(open, call)
-		}
-	}
-	return open
+func (c *Calls) unsettled() []*parallelCall {
+	return slices.DeleteFunc(slices.Clone(c.calls), func(call *parallelCall) bool { return !call.open })
 }
 
 // loadCall loads the record of a call. The call is then open, unless it has an outcome or the

@@ -93,6 +93,10 @@ func TestResolve_OfAnUndo(t *testing.T) {
 			if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Kind != "undo" || !slices.Equal(status.Undos, []string{"charge"}) {
 				t.Errorf("%+v, %v", status, err)
 			}
+			preview, err := operation.PreviewCancel(t.Context(), s.pool, parked.OperationID)
+			if err != nil || preview.Parks != operation.ReasonCallInDoubt || !slices.Equal(preview.InDoubt, []string{"charge"}) {
+				t.Errorf("%+v, %v, want charge in doubt", preview, err)
+			}
 			want(t, test.err)(nil, operation.Resolve(t.Context(), s.pool, parked.OperationID, test.finding))
 			if test.err != nil {
 				return
@@ -153,15 +157,22 @@ func unsure(s *shop, calls *int, fail *error) *operation.Definition[string] {
 	})
 }
 
+// act is what a person does about an operation.
+type act func(ctx context.Context, s *shop, id string) error
+
+func retry(ctx context.Context, s *shop, id string) error { return operation.Retry(ctx, s.pool, id) }
+
+func resolve(f operation.Finding) act {
+	return func(ctx context.Context, s *shop, id string) error { return operation.Resolve(ctx, s.pool, id, f) }
+}
+
+func cancelWith(opts ...operation.CancelOption) act {
+	return func(ctx context.Context, s *shop, id string) error { return operation.Cancel(ctx, s.pool, id, opts...) }
+}
+
 func TestParked_ResolveRetryCancel(t *testing.T) {
 	t.Parallel()
-	type act = func(ctx context.Context, s *shop, id string) error
-	retry := func(ctx context.Context, s *shop, id string) error { return operation.Retry(ctx, s.pool, id) }
-	cancel := func(ctx context.Context, s *shop, id string) error { return operation.Cancel(ctx, s.pool, id) }
-	resolve := func(f operation.Finding) act {
-		return func(ctx context.Context, s *shop, id string) error { return operation.Resolve(ctx, s.pool, id, f) }
-	}
-	happened := resolve(operation.Happened("by a person"))
+	happened, cancel := resolve(operation.Happened("by a person")), cancelWith()
 	for _, test := range []struct {
 		name string
 		acts []act
@@ -204,19 +215,11 @@ func TestOperator_RefusesUnknownAndEnded(t *testing.T) {
 	s := newShop(t)
 	want(t, nil)(s.checkout().Do(t.Context(), s.pool, scope, "k", hashA, "book"))
 	id := s.operationID()
-	for _, unknown := range []string{"", "'; drop table", "11111111-2222-4333-8444-555555555555"} {
-		if err := operation.Retry(t.Context(), s.pool, unknown); !errors.Is(err, operation.ErrUnknownOperation) {
-			t.Errorf("Retry of %q: %v", unknown, err)
+	for _, do := range []act{retry, cancelWith(), resolve(operation.Happened(1))} {
+		for _, unknown := range []string{"", "'; drop table", unknownID} {
+			want(t, operation.ErrUnknownOperation)(nil, do(t.Context(), s, unknown))
 		}
-	}
-	for name, err := range map[string]error{
-		"Retry":   operation.Retry(t.Context(), s.pool, id),
-		"Cancel":  operation.Cancel(t.Context(), s.pool, id),
-		"Resolve": operation.Resolve(t.Context(), s.pool, id, operation.Happened(1)),
-	} {
-		if !errors.Is(err, operation.ErrNotParked) {
-			t.Errorf("%s of an operation that has ended: %v", name, err)
-		}
+		want(t, operation.ErrNotParked)(nil, do(t.Context(), s, id))
 	}
 }
 
@@ -225,10 +228,7 @@ func TestShow_HasScopeAndSteps(t *testing.T) {
 	s := newShop(t)
 	calls, fail := 0, errTimeout
 	want(t, operation.ErrParked)(unsure(s, &calls, &fail).Do(t.Context(), s.pool, scope, "k", hashA, ""))
-	status, err := operation.Show(t.Context(), s.pool, s.operationID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := s.state(t, s.operationID())
 	var steps []string
 	for _, step := range status.Steps {
 		if age := status.WakeAt.Sub(step.RecordedAt); age < -time.Minute || age > time.Minute {
@@ -259,15 +259,13 @@ func TestAudit_OneRowForEachAct(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, want string
-		do         func(ctx context.Context, s *shop, id string) error
+		do         act
 	}{
-		{"retry", "retry|running", func(ctx context.Context, s *shop, id string) error { return operation.Retry(ctx, s.pool, id) }},
-		{"cancel without calling", "cancel|to be undone, without calling", func(ctx context.Context, s *shop, id string) error {
-			return operation.Cancel(ctx, s.pool, id, operation.WithoutCalling())
-		}},
-		{"happened", "resolve|happened", func(ctx context.Context, s *shop, id string) error {
-			return operation.Resolve(ctx, s.pool, id, operation.Happened("by a person"))
-		}},
+		{"retry", "retry|running", retry},
+		{"cancel without calling", "cancel|to be undone, without calling", cancelWith(operation.WithoutCalling())},
+		{"happened", "resolve|happened", resolve(operation.Happened("by a person"))},
+		{"not happened", "resolve|not happened", resolve(operation.NotHappened)},
+		{"refused", "resolve|refused", resolve(operation.Refused(nil))},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -290,15 +288,12 @@ func TestAudit_NoRowForARefusedAct(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := parkedAtCall(t, s)
-	status, err := operation.Show(t.Context(), s.pool, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := s.state(t, id)
 	status.Epoch++
 	for name, err := range map[string]error{
 		"another epoch":         operation.Resolve(t.Context(), s.pool, id, operation.NotHappened.As(status)),
 		"another step":          operation.Resolve(t.Context(), s.pool, id, operation.NotHappened.Of("elsewhere")),
-		"no such operation":     operation.Retry(t.Context(), s.pool, "11111111-2222-4333-8444-555555555555"),
+		"no such operation":     operation.Retry(t.Context(), s.pool, unknownID),
 		"a value without codec": operation.Resolve(t.Context(), s.pool, id, operation.Happened(make(chan int))),
 	} {
 		if err == nil {

@@ -79,9 +79,6 @@ func (op *Op) follow(d decision) error {
 // numbered returns the name of a step, with "#2" and so on if the function uses the name again. An
 // undo has the name of its step, so the steps that may have undos share one count for all kinds.
 func (op *Op) numbered(kind db.StepKind, name string) string {
-	if op.occurrences == nil {
-		op.occurrences = map[string]int{}
-	}
 	used := name
 	if kind == db.SleepStep || kind == db.AwaitStep {
 		used = string(kind) + "\n" + name
@@ -290,9 +287,8 @@ func planUndos[T any](op *Op, s *step, undos []Undo[T], value func() (T, error))
 // Tx takes a step in Postgres: the writes of do through tx are committed together with the value of
 // the step. Neighboring Tx share a transaction. It is committed before a Call, a Sleep, an Await or
 // a Child, with the answer of the operation, or by Checkpoint. It is rolled back if the operation
-// ends in a rejection or an error before that. The rules for the fn of idem.Do hold for
-// do. If do ends the transaction itself, the operation parks, unless nothing of it is committed
-// yet.
+// ends in a rejection or an error before that. The rules for the fn of idem.Do hold for do. If do
+// ends the transaction itself, the operation parks, unless nothing of it is committed yet.
 //
 // If do returns an error, its writes are rolled back, the writes of earlier steps stay, and the
 // function gets the error. A constraint that is deferred to the COMMIT may fail there. Then the
