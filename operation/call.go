@@ -36,9 +36,12 @@ func Call[T any](op *Op, name string, policy Policy, do func(ctx context.Context
 	}
 	return takeStep(op, s.name, func() (value T, err error) {
 		var stored []byte
-		if s.do == replay {
+		switch s.do {
+		case replay:
 			stored, err = op.replay(s)
-		} else {
+		case skip:
+			err = errNotMade
+		default:
 			stored, err = op.makeCall(newOutsideCall(op, s, policy, do))
 		}
 		if value, err = result[T](op, s, stored, err); err == nil {
@@ -47,6 +50,9 @@ func Call[T any](op *Op, name string, policy Policy, do func(ctx context.Context
 		return value, err
 	})
 }
+
+// errNotMade is the outcome of a call that has not happened when its operation is undone.
+var errNotMade = Final(errors.New("operation: the call has not happened, and is not made, because the operation is undone"))
 
 func callRequest[T any](name string, policy *Policy, undo []Undo[T]) request {
 	err := policy.check()
@@ -213,10 +219,7 @@ func (op *Op) giveUp(o *outsideCall, failed string) ([]byte, error) {
 			return op.recordOutcome(o.step, value, err)
 		}
 	}
-	last := o.last
-	if last == nil {
-		last = errCutOff
-	}
+	last := cmp.Or(o.last, errCutOff)
 	if !o.doubt && o.step.kind != db.UndoStep {
 		return op.recordOutcome(o.step, nil, Final(fmt.Errorf("operation: %s, and has not happened: %w", failed, last)))
 	}
@@ -264,6 +267,9 @@ func (op *Op) settleDoubt(o *outsideCall) (value []byte, settled bool, err error
 		return value, true, err
 	}
 	if j := &op.work.journal; j.canceled && o.step.kind == db.CallStep { // it has not happened, so it is not made
+		if !o.parallel && j.recordedAfter(o.step.seq) != nil { // the function goes on to these steps
+			return nil, true, errNotMade
+		}
 		if !o.parallel {
 			op.record(o.step, db.StepNotSent, nil)
 		}

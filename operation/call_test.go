@@ -75,7 +75,7 @@ func TestCall_OutcomeOfAttempts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCalling(quickly(test.policy), script(test.answers...))
-			res, err := c.Do(t.Context(), s.pool, scope, name, hashA, 0)
+			res, err := c.Do(t.Context(), s.pool, scope, name, hashA, "")
 			switch {
 			case test.want == "done" || test.want == "found":
 				if err != nil || string(res.Body) != test.want {
@@ -101,17 +101,13 @@ func TestCall_UnsentOnceGoesOnInTheNextRun(t *testing.T) {
 	s := newShop(t)
 	c := newCalling(operation.Once.WithBackoff(100*time.Hour, 100*time.Hour), script(unsent, unsent))
 	for range 2 {
-		want(t, idem.ErrInProgress)(c.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+		want(t, idem.ErrInProgress)(c.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
 		for range 5 {
 			s.elapse()
 		}
 	}
-	if tries := s.count(`select tries from idem.operations`); tries != 2 {
-		t.Errorf("%d attempts are recorded, want 2", tries)
-	}
-	if res, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || string(res.Body) != "done" {
-		t.Error(res, err)
-	}
+	s.wantCount(2, `select tries from idem.operations`)
+	wantBody(t, "done")(c.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 }
 
 func TestPolicy_WithMaxAttemptsCountsAcrossCallers(t *testing.T) {
@@ -124,39 +120,50 @@ func TestPolicy_WithMaxAttemptsCountsAcrossCallers(t *testing.T) {
 		var ctx context.Context
 		ctx, leave = context.WithCancel(t.Context())
 		defer leave()
-		_, err = c.Do(ctx, s.pool, scope, "k", hashA, 0)
+		_, err = c.Do(ctx, s.pool, scope, "k", hashA, "")
 	}
 	if !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), "3 attempts") || len(c.keys) != 3 {
 		t.Errorf("%v after %d attempts", err, len(c.keys))
 	}
 }
 
-// An attempt whose context has ended has no answer, even if the program wraps its error in a Final.
-func TestPolicy_WithAttemptTimeoutLeavesDoubt(t *testing.T) {
+// An attempt whose context has ended, because of its timeout or without a beat, has no answer, even
+// if the program wraps its error in a Final.
+func TestPolicy_EndedAttemptLeavesDoubt(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	for name, wrap := range map[string]func(error) error{
-		"as it is": func(err error) error { return err }, "final": operation.Final,
+	find := operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil })
+	for limitName, limited := range map[string]struct {
+		by    func(operation.Policy) operation.Policy
+		cause error
+	}{
+		"timeout":   {func(p operation.Policy) operation.Policy { return p.WithAttemptTimeout(time.Millisecond) }, context.DeadlineExceeded},
+		"heartbeat": {func(p operation.Policy) operation.Policy { return p.WithHeartbeat(10 * time.Millisecond) }, operation.ErrNoBeat},
 	} {
-		for policy, parks := range map[*operation.Policy]bool{new(operation.Keyed(time.Hour)): false, new(operation.Once): true} {
-			t.Run(fmt.Sprint(name, ", parks: ", parks), func(t *testing.T) {
-				t.Parallel()
-				calls := 0
-				d := define(func(op *operation.Op) error {
-					_, err := operation.Call(op, "call", policy.WithAttemptTimeout(time.Millisecond), func(ctx context.Context, _ string) (int, error) {
-						if calls++; calls > 1 {
-							return 1, nil
-						}
-						<-ctx.Done()
-						return 0, wrap(ctx.Err())
+		for name, policy := range map[string]operation.Policy{"Keyed": operation.Keyed(time.Hour), "Asked": find, "Once": operation.Once} {
+			for wrapName, wrap := range map[string]func(error) error{"as it is": func(err error) error { return err }, "Final": operation.Final} {
+				t.Run(fmt.Sprint(limitName, ", ", name, ", ", wrapName), func(t *testing.T) {
+					t.Parallel()
+					attempts := 0
+					d := define(func(op *operation.Op) error {
+						_, err := operation.Call(op, "call", limited.by(policy), func(ctx context.Context, _ string) (string, error) {
+							if attempts++; attempts > 1 {
+								return "done", nil
+							}
+							<-ctx.Done()
+							if cause := context.Cause(ctx); !errors.Is(cause, limited.cause) {
+								t.Errorf("the cause is %v", cause)
+							}
+							return "", wrap(ctx.Err())
+						})
+						return err
 					})
-					return err
+					_, err := d.Do(t.Context(), s.pool, scope, t.Name(), hashA, "")
+					if parks := name == "Once"; parks != errors.Is(err, operation.ErrParked) || !parks && (err != nil || attempts != 2) {
+						t.Errorf("%v after %d attempts", err, attempts)
+					}
 				})
-				_, err := d.Do(t.Context(), s.pool, scope, t.Name(), hashA, 0)
-				if !parks && (err != nil || calls != 2) || parks && (!errors.Is(err, operation.ErrParked) || calls != 1) {
-					t.Errorf("%v after %d attempts", err, calls)
-				}
-			})
+			}
 		}
 	}
 }
@@ -181,14 +188,14 @@ func TestPolicy_RefusesInvalidValues(t *testing.T) {
 			_, err := operation.Tx(op, "do", write("do"), operation.UndoCall(policy, func(context.Context, string, string) error { return nil }))
 			return err
 		})
-		for kind, d := range map[string]*operation.Definition[int]{"call": c.Definition, "undo": undo} {
-			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err == nil || !strings.Contains(err.Error(), want) || len(c.keys) != 0 {
+		for kind, d := range map[string]*operation.Definition[string]{"call": c.Definition, "undo": undo} {
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); err == nil || !strings.Contains(err.Error(), want) || len(c.keys) != 0 {
 				t.Errorf("%s: %v, want %q, after %d calls", kind, err, want, len(c.keys))
 			}
 		}
 	}
-	d := operation.Define("nil", func(*operation.Op, int) (idem.Response, error) { return created, nil }, nil)
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err == nil || !strings.Contains(err.Error(), "nil Option") {
+	d := operation.Define("nil", func(*operation.Op, string) (idem.Response, error) { return created, nil }, nil)
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); err == nil || !strings.Contains(err.Error(), "nil Option") {
 		t.Errorf("a nil Option of a definition: %v", err)
 	}
 }
@@ -208,22 +215,21 @@ func TestUndoCall_FollowsItsPolicy(t *testing.T) {
 		}))
 		return errors.Join(err, idem.Reject(declined))
 	})
-	_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-	if parked := (*operation.ParkedError)(nil); !errors.As(err, &parked) || parked.Reason != operation.ReasonAttemptsExhausted || calls != 2 {
-		t.Errorf("%v after %d attempts", err, calls)
+	if parkedAt(t, "charge", operation.ReasonAttemptsExhausted)(s.do(d)); calls != 2 {
+		t.Errorf("%d attempts", calls)
 	}
 }
 
 // calling is an operation of one call. It records the keys of the attempts.
 type calling struct {
-	*operation.Definition[int]
+	*operation.Definition[string]
 	keys []string
 	err  error // what the call returned
 }
 
 func newCalling(policy operation.Policy, fn func(attempt int, key string) (string, error)) *calling {
 	c := &calling{}
-	c.Definition = operation.Define("calling", func(op *operation.Op, _ int) (idem.Response, error) {
+	c.Definition = operation.Define("calling", func(op *operation.Op, _ string) (idem.Response, error) {
 		value, err := operation.Call(op, "call", policy, func(_ context.Context, key string) (string, error) {
 			c.keys = append(c.keys, key)
 			return fn(len(c.keys), key)
@@ -234,42 +240,20 @@ func newCalling(policy operation.Policy, fn func(attempt int, key string) (strin
 	return c
 }
 
-// failFirst returns a call that fails in its first n attempts.
-func failFirst(n int, err error) func(int, string) (string, error) {
-	return func(attempt int, _ string) (string, error) {
-		if attempt <= n {
-			return "", err
-		}
-		return "done", nil
-	}
-}
-
 var errTimeout = errors.New("the gateway did not answer")
 
 type refusal struct{ Code int }
 
 func (r *refusal) Error() string { return fmt.Sprint("refused with ", r.Code) }
 
-// parks fails the test unless the operation is parked at its call, for this reason.
-func parks(t *testing.T, s *shop, c *calling, reason operation.Reason) {
-	t.Helper()
-	for range 2 {
-		_, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
-		var parked *operation.ParkedError
-		if !errors.As(err, &parked) || parked.Reason != reason || parked.Step != "call" {
-			t.Fatalf("%v, want %s", err, reason)
-		}
-	}
-}
-
 func TestCall_OnceParksAfterAKill(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Once)
-	answers := b.call(t.Context(), s, idem.WithWait(0))
+	answers := s.goDo(t.Context(), b.Definition, idem.WithWait(0))
 	await(t, "the call", b.begun)
 	s.exec(`update idem.operations set epoch = epoch + 1, owner = null`) // as if it were dead
-	_, err := b.Do(t.Context(), shopOn(t, s.dsn).pool, scope, "k", hashA, 0)
+	_, err := b.Do(t.Context(), shopOn(t, s.dsn).pool, scope, "k", hashA, "")
 	if !errors.Is(err, operation.ErrParked) || b.calls.Load() != 1 {
 		t.Errorf("after %d calls: %v", b.calls.Load(), err)
 	}
@@ -282,12 +266,14 @@ func TestCall_OnceParksAfterAKill(t *testing.T) {
 func TestCall_KeyedParksAfterItsWindow(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	c := newCalling(operation.Keyed(time.Hour), failFirst(1, errTimeout))
+	c := newCalling(operation.Keyed(time.Hour), script(errTimeout))
 	ctx, leave := context.WithCancel(t.Context())
 	first := newCalling(operation.Keyed(time.Hour), func(int, string) (string, error) { leave(); return "", errTimeout })
-	want(t, context.Canceled)(first.Do(ctx, s.pool, scope, "k", hashA, 0))
+	want(t, context.Canceled)(first.Do(ctx, s.pool, scope, "k", hashA, ""))
 	s.exec(`update idem.operations set since = since - interval '2 hours', kind = 'call', step = 'call', seq = 1`)
-	parks(t, s, c, operation.ReasonCallInDoubt)
+	for range 2 {
+		parkedAt(t, "call", operation.ReasonCallInDoubt)(s.do(c.Definition, idem.WithWait(0)))
+	}
 	if len(c.keys) != 0 {
 		t.Errorf("%d calls", len(c.keys))
 	}
@@ -297,47 +283,14 @@ func TestWithDeadline_EndsACall(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	calls := 0
-	d := operation.Define("calling", func(op *operation.Op, _ int) (idem.Response, error) {
+	d := define(func(op *operation.Op) error {
 		_, err := operation.Call(op, "call", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
 			calls++
 			return 0, errTimeout
 		})
-		return created, err
+		return err
 	}, operation.WithDeadline(time.Nanosecond))
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) || calls != 1 {
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrParked) || calls != 1 {
 		t.Errorf("%d calls, %v", calls, err)
-	}
-}
-
-// The first attempt blocks, and the cause of its context is ErrNoBeat.
-func TestHeartbeat_MissedLeavesTheCallInDoubt(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	silent := func(t *testing.T, attempts *int) func(context.Context, string) (string, error) {
-		return func(ctx context.Context, _ string) (string, error) {
-			if *attempts++; *attempts > 1 {
-				return "done", nil
-			}
-			<-ctx.Done()
-			if cause := context.Cause(ctx); !errors.Is(cause, operation.ErrNoBeat) {
-				t.Errorf("the cause is %v", cause)
-			}
-			return "", operation.Final(ctx.Err()) // whatever its error says
-		}
-	}
-	find := operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil })
-	for name, policy := range map[string]operation.Policy{"Keyed": operation.Keyed(time.Hour), "Asked": find, "Once": operation.Once} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			attempts := 0
-			d := define(func(op *operation.Op) error {
-				_, err := operation.Call(op, "call", policy.WithHeartbeat(10*time.Millisecond), silent(t, &attempts))
-				return err
-			})
-			_, err := d.Do(t.Context(), s.pool, scope, name, hashA, 0)
-			if parks := name == "Once"; parks != errors.Is(err, operation.ErrParked) || !parks && (err != nil || attempts != 2) {
-				t.Errorf("%v after %d attempts", err, attempts)
-			}
-		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,6 +24,14 @@ func (s *shop) wantParked(id string, reason operation.Reason) operation.Status {
 	return status
 }
 
+// wantState fails the test unless the operation is in a state, with these steps kept.
+func (s *shop) wantState(id string, state operation.State, kept ...string) {
+	s.t.Helper()
+	if status, err := operation.Show(s.t.Context(), s.pool, id); err != nil || status.State != state || !slices.Equal(status.Kept, kept) {
+		s.t.Errorf("%+v, %v, want it %s with %q kept", status, err, state, kept)
+	}
+}
+
 // doubtful is an operation whose call is in doubt, with the number of its charges, refunds and
 // questions.
 type doubtful struct {
@@ -31,12 +40,11 @@ type doubtful struct {
 }
 
 // inDoubt begins an operation and leaves its call in doubt.
-func (s *shop) inDoubt(policy operation.Policy, undone bool) (d *doubtful, id string) {
+func (s *shop) inDoubt(policy func(*doubtful) operation.Policy, undone bool) (d *doubtful, id string) {
 	s.t.Helper()
 	d = &doubtful{}
-	lost := errors.New("the answer is lost")
 	first := true
-	d.Definition = operation.Define("doubtful", func(op *operation.Op, _ string) (idem.Response, error) {
+	d.Definition = define(func(op *operation.Op) error {
 		var undo []operation.Undo[string]
 		if undone {
 			undo = append(undo, operation.UndoCall(operation.Keyed(time.Hour), func(_ context.Context, _ string, charge string) error {
@@ -44,15 +52,15 @@ func (s *shop) inDoubt(policy operation.Policy, undone bool) (d *doubtful, id st
 				return nil
 			}))
 		}
-		_, err := operation.Call(op, "charge", policy, func(ctx context.Context, _ string) (string, error) {
+		_, err := operation.Call(op, "charge", policy(d).WithBackoff(4*time.Second, 4*time.Second), func(ctx context.Context, _ string) (string, error) {
 			if first {
 				first = false
-				return "", operation.Unknown(lost)
+				return "", operation.Unknown(errLost)
 			}
 			d.charges.Add(1)
 			return "charged", nil
 		}, undo...)
-		return created, err
+		return err
 	})
 	ctx, cancel := context.WithCancelCause(s.t.Context())
 	defer cancel(nil)
@@ -72,81 +80,51 @@ func (d *doubtful) counts() string {
 
 func TestCancel_CallInDoubt(t *testing.T) {
 	t.Parallel()
-	slowly := func(p operation.Policy) operation.Policy { return p.WithBackoff(4*time.Second, 4*time.Second) }
+	keyed := func(*doubtful) operation.Policy { return operation.Keyed(time.Hour) }
+	asked := func(happened bool) func(*doubtful) operation.Policy {
+		return func(d *doubtful) operation.Policy {
+			return operation.Asked(func(context.Context, string) (string, bool, error) {
+				d.asks.Add(1)
+				return "charged", happened, nil
+			})
+		}
+	}
+	repeats, asks, parks := "{[charge] false true  [charge] []}", "{[charge] true false  [charge] []}", "{[charge] false false call_in_doubt [] []}"
 	for _, test := range []struct {
-		name   string
-		policy operation.Policy
-		undone bool
-		opts   []operation.CancelOption
-		parks  bool
-		want   string
+		name    string
+		policy  func(*doubtful) operation.Policy
+		undone  bool
+		opts    []operation.CancelOption
+		preview string
+		want    string
 	}{
-		{"Keyed with an undo is repeated and undone", slowly(operation.Keyed(time.Hour)), true, nil, false, "1 charges, 1 refunds, 0 asks"},
-		{"Keyed without an undo parks", slowly(operation.Keyed(time.Hour)), false, nil, true, "0 charges, 0 refunds, 0 asks"},
-		{"Keyed with an undo, WithoutCalling, parks", slowly(operation.Keyed(time.Hour)), true, []operation.CancelOption{operation.WithoutCalling()}, true, "0 charges, 0 refunds, 0 asks"},
+		{"Keyed with an undo is repeated and undone", keyed, true, nil, repeats, "1 charges, 1 refunds, 0 asks"},
+		{"Keyed without an undo parks", keyed, false, nil, parks, "0 charges, 0 refunds, 0 asks"},
+		{"Keyed with an undo, WithoutCalling, parks", keyed, true, []operation.CancelOption{operation.WithoutCalling()}, parks, "0 charges, 0 refunds, 0 asks"},
+		{"Asked that has not happened is not made", asked(false), true, nil, asks, "0 charges, 0 refunds, 1 asks"},
+		{"Asked that has happened is undone", asked(true), true, nil, asks, "0 charges, 1 refunds, 1 asks"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			d, id := s.inDoubt(test.policy, test.undone)
 			preview, err := operation.PreviewCancel(t.Context(), s.pool, id, test.opts...)
-			if err != nil || fmt.Sprint(preview.InDoubt) != "[charge]" || preview.Repeats == test.parks || preview.Parks != "" != test.parks {
-				t.Errorf("the preview is %+v, %v", preview, err)
+			if got := fmt.Sprint(preview); err != nil || got != test.preview {
+				t.Errorf("the preview is %s, %v, want %s", got, err, test.preview)
 			}
 			for range 3 { // a double click, and a retry after a lost answer
 				must(t, operation.Cancel(t.Context(), s.pool, id, test.opts...))
 			}
-			_, err = d.Do(t.Context(), s.pool, scope, "k", hashA, "")
+			if test.preview == parks {
+				want(t, operation.ErrParked)(s.do(d.Definition))
+				s.wantParked(id, operation.ReasonCallInDoubt)
+				must(t, operation.Cancel(t.Context(), s.pool, id, test.opts...))
+				s.wantParked(id, operation.ReasonCallInDoubt) // it is no decision about the charge
+				must(t, operation.Resolve(t.Context(), s.pool, id, operation.NotHappened))
+			}
+			want(t, operation.ErrCanceled)(s.do(d.Definition))
 			if d.counts() != test.want {
 				t.Errorf("%s, want %s", d.counts(), test.want)
-			}
-			if !test.parks {
-				if !errors.Is(err, operation.ErrCanceled) {
-					t.Error(err)
-				}
-				return
-			}
-			if !errors.Is(err, operation.ErrParked) {
-				t.Fatal(err)
-			}
-			s.wantParked(id, operation.ReasonCallInDoubt)
-			must(t, operation.Cancel(t.Context(), s.pool, id, test.opts...))
-			s.wantParked(id, operation.ReasonCallInDoubt) // it is no decision about the charge
-			must(t, operation.Resolve(t.Context(), s.pool, id, operation.NotHappened))
-			want(t, operation.ErrCanceled)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
-			if d.counts() != test.want {
-				t.Errorf("behind NotHappened: %s, want %s", d.counts(), test.want)
-			}
-		})
-	}
-}
-
-// After Cancel an Asked call in doubt is asked about. If it has not happened, it is not made.
-func TestCancel_AskedCallInDoubt(t *testing.T) {
-	t.Parallel()
-	for _, happened := range []bool{false, true} {
-		t.Run(fmt.Sprint(happened), func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			var d *doubtful
-			asked := operation.Asked(func(context.Context, string) (string, bool, error) {
-				d.asks.Add(1)
-				return "charged", happened, nil
-			}).WithBackoff(4*time.Second, 4*time.Second)
-			var id string
-			d, id = s.inDoubt(asked, true)
-			preview, err := operation.PreviewCancel(t.Context(), s.pool, id)
-			if err != nil || !preview.Asks || preview.Repeats || fmt.Sprint(preview.Undos) != "[charge]" {
-				t.Errorf("the preview is %+v, %v", preview, err)
-			}
-			must(t, operation.Cancel(t.Context(), s.pool, id))
-			want(t, operation.ErrCanceled)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
-			want := "0 charges, 0 refunds, 1 asks"
-			if happened {
-				want = "0 charges, 1 refunds, 1 asks"
-			}
-			if d.counts() != want {
-				t.Errorf("%s, want %s", d.counts(), want)
 			}
 		})
 	}
@@ -160,7 +138,7 @@ func TestCancel_CallThatWasNotSentIsNeverSent(t *testing.T) {
 	var late atomic.Int32 // attempts that began after Cancel
 	tried, goOn := make(chan struct{}), make(chan struct{})
 	policy := operation.Keyed(time.Hour).WithBackoff(20*time.Millisecond, 20*time.Millisecond)
-	d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
+	d := define(func(op *operation.Op) error {
 		_, err := operation.Call(op, "charge", policy, func(context.Context, string) (string, error) {
 			if canceled.Load() {
 				late.Add(1)
@@ -170,18 +148,14 @@ func TestCancel_CallThatWasNotSentIsNeverSent(t *testing.T) {
 			<-goOn // so that no other attempt can read the record before Cancel
 			return "", operation.NotSent(errors.New("the breaker is open"))
 		})
-		return created, err
+		return err
 	})
-	ended := make(chan error, 1)
-	go func() {
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
-		ended <- err
-	}()
+	ended := s.goDo(t.Context(), d)
 	await(t, "an attempt", tried)
 	must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
 	canceled.Store(true)
 	close(goOn)
-	want(t, operation.ErrCanceled)(nil, await(t, "the end", ended))
+	want(t, operation.ErrCanceled)(nil, await(t, "the end", ended).err)
 	if n := late.Load(); n > 0 {
 		t.Errorf("%d attempts after Cancel", n)
 	}
@@ -193,7 +167,7 @@ func TestCancel_WinsOverARejection(t *testing.T) {
 	s := newShop(t)
 	inUndo, goOn := make(chan struct{}), make(chan struct{})
 	rejects := true
-	d := operation.Define("rejects", func(op *operation.Op, _ string) (idem.Response, error) {
+	d := define(func(op *operation.Op) error {
 		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return 1, nil },
 			operation.UndoCall(operation.Keyed(time.Hour), func(context.Context, string, int) error {
 				close(inUndo)
@@ -203,21 +177,15 @@ func TestCancel_WinsOverARejection(t *testing.T) {
 		if err == nil && rejects {
 			err = errRejected
 		}
-		return created, err
+		return err
 	})
-	ended := make(chan error, 1)
-	go func() {
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
-		ended <- err
-	}()
+	ended := s.goDo(t.Context(), d)
 	await(t, "the undo", inUndo)
 	id := s.operationID()
 	must(t, operation.Cancel(t.Context(), s.pool, id))
 	close(goOn)
-	want(t, operation.ErrCanceled)(nil, await(t, "the end", ended))
-	if status, err := operation.Show(t.Context(), s.pool, id); err != nil || status.State != operation.StateUndone {
-		t.Errorf("%+v, %v", status, err)
-	}
+	want(t, operation.ErrCanceled)(nil, await(t, "the end", ended).err)
+	s.wantState(id, operation.StateUndone)
 	rejects = false
 	if res, err := d.Do(t.Context(), s.pool, scope, "k", hashB, ""); err != nil || res.Replayed || res.Rejected {
 		t.Errorf("the key is not free: %+v, %v", res, err)
@@ -229,29 +197,21 @@ func TestCancel_WithoutCode(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	program := func(names ...string) *operation.Definition[string] {
-		return operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
+		return define(func(op *operation.Op) (err error) {
 			for _, name := range names {
-				if err := (book{s}).call(op, name, "undo "+name); err != nil {
-					return idem.Response{}, err
-				}
+				err = first(err, (book{s}).call(op, name, "undo "+name))
 			}
-			return created, operation.Sleep(op, "nap", time.Hour)
+			return first(err, operation.Sleep(op, "nap", time.Hour))
 		})
 	}
-	want(t, idem.ErrInProgress)(program("a", "b", "c").Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
-	id, changed := s.operationID(), program("a", "x", "c")
+	id, changed := s.waits(t, program("a", "b", "c"), "k"), program("a", "x", "c")
 	must(t, operation.Cancel(t.Context(), s.pool, id))
 	want(t, operation.ErrParked)(changed.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	s.wantParked(id, operation.ReasonCodeChanged)
 	must(t, operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()))
 	want(t, operation.ErrCanceled)(changed.Do(t.Context(), s.pool, scope, "k", hashA, ""))
-	status, err := operation.Show(t.Context(), s.pool, id)
-	if err != nil || status.State != operation.StateUndone || fmt.Sprint(status.Kept) != "[b c]" {
-		t.Errorf("%+v, %v", status, err)
-	}
-	if got := strings.Join(s.did(), ", "); got != "a, b, c, undo a" {
-		t.Error(got)
-	}
+	s.wantState(id, operation.StateUndone, "b", "c")
+	s.wantDid("a b c undo a")
 }
 
 // Eight runs that fail or panic after Cancel park the operation, and WithoutCode ends it. Failing
@@ -270,8 +230,7 @@ func TestCancel_FunctionThatFails(t *testing.T) {
 		}
 		return created, first((book{s}).call(op, "charge", "refund"), operation.Sleep(op, "nap", time.Hour))
 	})
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
-	id := s.operationID()
+	id := s.waits(t, d, "k")
 	fails = true
 	again := func() (err error) {
 		defer func() {
@@ -302,9 +261,7 @@ func TestCancel_FunctionThatFails(t *testing.T) {
 	}
 	must(t, operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()))
 	want(t, operation.ErrCanceled)(nil, again())
-	if status, err := operation.Show(t.Context(), s.pool, id); err != nil || fmt.Sprint(status.Kept) != "[charge]" {
-		t.Errorf("%+v, %v", status, err)
-	}
+	s.wantState(id, operation.StateUndone, "charge")
 }
 
 // WithoutCode parks at an undo in doubt that the code no longer has. A step whose undo is done is
@@ -313,17 +270,17 @@ func TestCancel_WithoutCodeOfAnUndoThatWasBegun(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	withUndo := func(undone bool) *operation.Definition[string] {
-		return operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
+		return define(func(op *operation.Op) error {
 			b := book{s}
 			var undo []operation.Undo[int]
 			if undone {
-				undo = append(undo, operation.UndoCall(operation.Once, func(context.Context, string, int) error { return errors.New("the answer is lost") }))
+				undo = append(undo, operation.UndoCall(operation.Once, func(context.Context, string, int) error { return errLost }))
 			}
 			_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return 1, nil }, undo...)
 			if err == nil && undone {
 				err = b.call(op, "ship", "unship")
 			}
-			return created, first(err, errRejected)
+			return first(err, errRejected)
 		})
 	}
 	want(t, operation.ErrParked)(withUndo(true).Do(t.Context(), s.pool, scope, "k", hashA, ""))
@@ -334,9 +291,7 @@ func TestCancel_WithoutCodeOfAnUndoThatWasBegun(t *testing.T) {
 	s.wantParked(id, operation.ReasonCallInDoubt)
 	must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened(nil)))
 	want(t, operation.ErrCanceled)(withUndo(false).Do(t.Context(), s.pool, scope, "k", hashA, ""))
-	if status, err := operation.Show(t.Context(), s.pool, id); err != nil || status.State != operation.StateUndone || len(status.Kept) > 0 {
-		t.Errorf("%+v, %v", status, err)
-	}
+	s.wantState(id, operation.StateUndone)
 	s.wantDid("ship unship")
 }
 
@@ -345,19 +300,15 @@ func TestCancel_WithoutCodeSettlesTheBegunUndoFirst(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	program := func(undoOfShip bool) *operation.Definition[string] {
-		return operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
+		return define(func(op *operation.Op) error {
 			b := book{s}
 			_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return 1, nil },
-				operation.UndoCall(operation.Once, func(ctx context.Context, _ string, _ int) error {
-					return first(b.note(ctx, "refund"), errors.New("the answer is lost"))
-				}))
-			switch {
-			case err == nil && undoOfShip:
-				err = b.call(op, "ship", "unship")
-			case err == nil:
-				err = b.call(op, "ship")
+				operation.UndoCall(operation.Once, func(ctx context.Context, _ string, _ int) error { return first(b.note(ctx, "refund"), errLost) }))
+			undos := []string{"unship"}
+			if !undoOfShip {
+				undos = nil
 			}
-			return created, first(err, errRejected)
+			return first(err, b.call(op, "ship", undos...), errRejected)
 		})
 	}
 	want(t, operation.ErrParked)(program(false).Do(t.Context(), s.pool, scope, "k", hashA, ""))
@@ -390,7 +341,7 @@ func TestCancel_EndsAPause(t *testing.T) {
 			s := newShop(t)
 			ctx, leave := context.WithCancel(t.Context())
 			refunds := 0
-			d := operation.Define("pausing", func(op *operation.Op, _ string) (idem.Response, error) {
+			d := define(func(op *operation.Op) error {
 				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
 					operation.UndoCall(operation.Keyed(time.Hour), func(context.Context, string, string) error {
 						if refunds++; refunds == 1 {
@@ -399,10 +350,7 @@ func TestCancel_EndsAPause(t *testing.T) {
 						}
 						return nil
 					}))
-				if err != nil {
-					return idem.Response{}, err
-				}
-				return created, pause(op)
+				return first(err, pause(op))
 			})
 			must(t, operation.Cancel(t.Context(), s.pool, s.waits(t, d, "k")))
 			want(t, context.Canceled)(d.Do(ctx, s.pool, scope, "k", hashA, "", idem.WithWait(0)))
@@ -419,7 +367,7 @@ func TestCancel_EndsACallThatHasLostTheOperation(t *testing.T) {
 	s := newShop(t)
 	asked := operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil })
 	slow, quick := newBlocked(s, asked), newBlocked(s, asked)
-	answers := slow.call(t.Context(), s, idem.WithWait(limit))
+	answers := s.goDo(t.Context(), slow.Definition, idem.WithWait(limit))
 	await(t, "the call", slow.begun)
 	s.exec(`update idem.operations set owner = null, epoch = epoch + 1`) // as if it were dead
 	must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))

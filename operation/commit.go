@@ -208,9 +208,7 @@ func (op *Op) requests(advance *db.AdvanceOperation, c commit) ([]txn.Request, e
 		}
 		requests = append(requests, &r)
 	}
-	for _, taken := range op.signals {
-		requests = append(requests, taken)
-	}
+	requests = append(requests, op.signals...)
 	if op.usesSignals && advance.State != db.OperationRunning {
 		requests = append(requests, db.DropSignals{OperationID: w.operation})
 	}
@@ -248,14 +246,12 @@ func (op *Op) applyCommit(advance *db.AdvanceOperation, begun time.Time) {
 		if s.Seq == w.rowless {
 			w.rowless = 0
 		}
-		if old, ok := w.journal.row(s.Seq); ok {
-			s.DueAt = old.DueAt
-		}
+		s.DueAt = w.journal.rows[s.Seq].DueAt
 		w.journal.add(s)
 		delete(w.unrecorded, s.Seq)
 	}
 	at := &advance.At
-	if _, ok := w.journal.row(at.Seq); !ok && begins(at) {
+	if _, ok := w.journal.rows[at.Seq]; !ok && begins(at) {
 		w.journal.add(db.Step{Seq: at.Seq, Kind: at.Kind, Name: at.Step, Outcome: db.StepBegun, Undos: at.Undos, Policy: at.Policy})
 		w.rowless = at.Seq
 	}
@@ -314,7 +310,7 @@ func (op *Op) commitFailed(err error, advance *db.AdvanceOperation) error {
 func (op *Op) noteUnsent(advance *db.AdvanceOperation) {
 	w := op.work
 	note := func(seq int) {
-		if s, begun := w.journal.row(seq); !begun || s.Outcome == db.StepNotSent {
+		if s, begun := w.journal.rows[seq]; !begun || s.Outcome == db.StepNotSent {
 			w.unsent[seq] = true
 		}
 	}
@@ -336,9 +332,6 @@ func (op *Op) commitFenced(err error) error {
 	tx := op.tx
 	op.tx = nil
 	show := db.ShowOperation{OperationID: op.work.operation}
-	if tx == nil {
-		return op.failed(err)
-	}
 	if err := tx.CloseAsking(op.ctx, err, &show); err != nil {
 		return op.failed(err)
 	}
@@ -362,11 +355,10 @@ func (op *Op) attribute(err error) bool {
 	}
 	w := op.work
 	for _, r := range slices.Backward(op.pending) {
-		if !isInTx(&r.Step) || w.checkAfter[r.Step.Seq] {
-			continue
+		if isInTx(&r.Step) && !w.checkAfter[r.Step.Seq] {
+			w.checkAfter[r.Step.Seq] = true
+			return true
 		}
-		w.checkAfter[r.Step.Seq] = true
-		return true
 	}
 	return false
 }
@@ -383,7 +375,7 @@ const releaseLimit = 5 * time.Second
 const outcomesLimit = 15 * time.Second
 
 // outcomesInMemory has the outcomes of calls that this process could not record yet.
-var outcomesInMemory memory
+var outcomesInMemory = memory{outcomes: map[string]map[int]db.Step{}}
 
 // memory has outcomes of calls by the ids of at most maxInMemory operations.
 type memory struct {
@@ -396,9 +388,6 @@ const maxInMemory = 1000
 func (m *memory) put(operation string, outcomes map[int]db.Step) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.outcomes == nil {
-		m.outcomes = map[string]map[int]db.Step{}
-	}
 	m.outcomes[operation] = outcomes
 	for other := range m.outcomes {
 		if len(m.outcomes) <= maxInMemory {
@@ -456,7 +445,7 @@ func (w *work) recordOutcomes(c commit) bool {
 func (w *work) unrecordedOutcomes() []db.RecordStep {
 	var outcomes []db.RecordStep
 	for seq, s := range w.unrecorded {
-		if begun, ok := w.journal.row(seq); ok && begun.Name == s.Name && begun.Kind == s.Kind && begun.Outcome == db.StepBegun {
+		if begun := w.journal.rows[seq]; begun.Name == s.Name && begun.Kind == s.Kind && begun.Outcome == db.StepBegun {
 			outcomes = append(outcomes, db.RecordStep{OperationID: w.operation, Step: s})
 		}
 	}
@@ -467,8 +456,8 @@ func (w *work) unrecordedOutcomes() []db.RecordStep {
 // positionAfter returns the position of the operation when these outcomes are recorded. If a
 // parallel call has no outcome yet, the position is that call.
 func (w *work) positionAfter(outcomes []db.RecordStep, at db.At) db.At {
-	for seq := 1; seq <= len(w.journal.steps); seq++ {
-		s := w.journal.steps[seq]
+	for seq := 1; seq <= w.journal.steps; seq++ {
+		s := w.journal.rows[seq]
 		ended := slices.ContainsFunc(outcomes, func(r db.RecordStep) bool { return r.Step.Seq == seq })
 		if s.Outcome == db.StepBegun && !ended {
 			at.Kind, at.Step, at.Seq, at.Undos, at.Policy = s.Kind, s.Name, s.Seq, s.Undos, s.Policy

@@ -13,7 +13,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/pgtest"
@@ -103,16 +102,14 @@ func TestCost_OfSteps(t *testing.T) {
 			t.Parallel()
 			direct := newShop(t)
 			c, s := newTraffic(t, direct)
-			d := operation.Define("steps", func(op *operation.Op, _ int) (idem.Response, error) {
+			d := define(func(op *operation.Op) (err error) {
 				for i, step := range test.steps {
-					if err := step(op, fmt.Sprint("step ", i)); err != nil {
-						return idem.Response{}, err
-					}
+					err = first(err, step(op, fmt.Sprint("step ", i)))
 				}
-				return created, nil
+				return err
 			})
 			trips, commits := c.cost(t, func(try int) {
-				want(t, nil)(d.Do(t.Context(), s.pool, scope, fmt.Sprint("k", try), hashA, 0))
+				want(t, nil)(d.Do(t.Context(), s.pool, scope, fmt.Sprint("k", try), hashA, ""))
 			})
 			if commits != test.commits {
 				t.Errorf("%d commits, want %d", commits, test.commits)
@@ -135,43 +132,33 @@ func TestCall_HoldsNoConnection(t *testing.T) {
 	s := newShop(t, maxConns(2))
 	var together sync.WaitGroup
 	together.Add(operations)
-	d := operation.Define("hold nothing", func(op *operation.Op, n int) (idem.Response, error) {
-		if err := localStep(op, "before"); err != nil {
-			return idem.Response{}, err
-		}
+	d := define(func(op *operation.Op) error {
+		before := localStep(op, "before")
 		_, err := operation.Call(op, "call", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
 			together.Done()
 			together.Wait() // until every operation is in its call
 			return 0, nil
 		})
-		if err != nil {
-			return idem.Response{}, err
-		}
-		return created, localStep(op, "after")
+		return first(before, err, localStep(op, "after"))
 	})
-	errs := make(chan error, operations)
-	for i := range operations {
+	s.doAll(t, d, operations)
+	s.wantCount(2*operations, `select count(*) from done`)
+}
+
+// doAll calls Do with n keys at the same time, each of which is the input, too.
+func (s *shop) doAll(t *testing.T, d *operation.Definition[string], n int) {
+	t.Helper()
+	errs := make(chan error, n)
+	for i := range n {
 		go func() {
-			_, err := d.Do(t.Context(), s.pool, scope, fmt.Sprint("k", i), hashA, i)
+			key := fmt.Sprint("k", i)
+			_, err := d.Do(t.Context(), s.pool, scope, key, hashA, key)
 			errs <- err
 		}()
 	}
-	for range operations {
+	for range n {
 		must(t, await(t, "an operation to end", errs))
 	}
-	if n := s.count(`select count(*) from done`); n != 2*operations {
-		t.Errorf("%d steps are committed, want %d", n, 2*operations)
-	}
-}
-
-// onStatement calls f for every answered statement that contains text.
-func (c *traffic) onStatement(text string, f func()) {
-	match := pgproxy.Contains(text)
-	c.proxy.Observe(func(e pgproxy.Event) {
-		if e.Stage == pgproxy.Answered && match(e.Statement) {
-			f()
-		}
-	})
 }
 
 // Measures the write-ahead log of Tx, Call, Tx beyond that of two plain transactions with the same
@@ -186,7 +173,7 @@ func TestCost_WALOfTxCallTx(t *testing.T) {
 		return errors.Join(localStep(op, "reserve"), outsideStep(op, "charge"), localStep(op, "book"))
 	})
 	operations := s.logged(t, server, func(n int) error {
-		_, err := d.Do(t.Context(), s.pool, scope, fmt.Sprint("order ", n), hashA, 0)
+		_, err := d.Do(t.Context(), s.pool, scope, fmt.Sprint("order ", n), hashA, "")
 		return err
 	})
 	plain := func(tx pgx.Tx) error {

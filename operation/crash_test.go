@@ -112,14 +112,14 @@ func (o *order) charging(policy string) (operation.Policy, func(context.Context,
 		})
 }
 
-func (o *order) child() *operation.Definition[int] {
-	return operation.Define(o.key()+" ship", func(op *operation.Op, _ int) (idem.Response, error) {
+func (o *order) child() *operation.Definition[string] {
+	return operation.Define(o.key()+" ship", func(op *operation.Op, _ string) (idem.Response, error) {
 		return created, o.tx(op, "sell", "sold = sold + 1", "sold = sold - 1")
 	})
 }
 
-func (o *order) code() *operation.Definition[int] {
-	return operation.Define(o.key(), func(op *operation.Op, _ int) (idem.Response, error) {
+func (o *order) code() *operation.Definition[string] {
+	return operation.Define(o.key(), func(op *operation.Op, _ string) (idem.Response, error) {
 		o.mu.Lock()
 		o.ids = append(o.ids, op.ID())
 		o.mu.Unlock()
@@ -140,7 +140,7 @@ func (o *order) code() *operation.Definition[int] {
 				return calls.Wait()
 			},
 			func() error {
-				_, err := operation.Child(op, "ship", o.child(), 0, operation.UndoTx(func(tx pgx.Tx, _ idem.Response) error {
+				_, err := operation.Child(op, "ship", o.child(), "", operation.UndoTx(func(tx pgx.Tx, _ idem.Response) error {
 					_, err := o.move("sold = sold - 1")(tx)
 					return err
 				}))
@@ -157,7 +157,7 @@ func (o *order) code() *operation.Definition[int] {
 
 // run works on the order and its child once, as one process does.
 func (o *order) run(ctx context.Context, pool *pgxpool.Pool) (res idem.Result, err error) {
-	if res, err = o.code().Do(ctx, pool, scope, o.key(), hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+	if res, err = o.code().Do(ctx, pool, scope, o.key(), hashA, "", idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
 		return res, err
 	}
 	o.mu.Lock()
@@ -167,7 +167,7 @@ func (o *order) run(ctx context.Context, pool *pgxpool.Pool) (res idem.Result, e
 		return res, err
 	}
 	_ = o.child().Resume(ctx, pool, operation.ChildID(ids[len(ids)-1], "ship"))
-	return o.code().Do(ctx, pool, scope, o.key(), hashA, 0, idem.WithWait(0))
+	return o.code().Do(ctx, pool, scope, o.key(), hashA, "", idem.WithWait(0))
 }
 
 // steps takes steps until one fails.
@@ -209,6 +209,16 @@ func faults(statements []string, turn int) (all []fault) {
 	return all
 }
 
+// orders returns an order for each fault.
+func (s *shop) orders(t *testing.T, policy string, rejects bool, turn int) (all []*order) {
+	t.Helper()
+	for i, f := range faults(s.order(t, 0, policy, rejects, fault{}).statements(t), turn) {
+		all = append(all, s.order(t, i+1, policy, rejects, f))
+	}
+	t.Logf("%d faults", len(all))
+	return all
+}
+
 // from matches the n-th statement, from 0, and all later ones, or only the n-th.
 func from(n int, alone bool) pgproxy.Match {
 	var mu sync.Mutex
@@ -225,18 +235,12 @@ func from(n int, alone bool) pgproxy.Match {
 func (s *shop) process(t *testing.T) (*pgxpool.Pool, *pgproxy.Proxy) {
 	t.Helper()
 	proxy, err := pgproxy.New(s.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config, err := pgxpool.ParseConfig(proxy.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config.MaxConns = 1
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pool, proxy
 }
 
@@ -268,15 +272,12 @@ func (o *order) suffer(t *testing.T, person *pgxpool.Pool) {
 	pool, proxy := o.process(t)
 	ctx, die := context.WithCancel(t.Context())
 	defer die()
-	point := pgproxy.Before(from(o.fault.at, true))
+	point, stage := pgproxy.Before(from(o.fault.at, true)), pgproxy.Seen
 	if o.fault.behind {
-		point = pgproxy.AfterAnswer(from(o.fault.at, true))
+		point, stage = pgproxy.AfterAnswer(from(o.fault.at, true)), pgproxy.Answered
 	}
 	if person != nil {
-		match, stage := from(o.fault.at, true), pgproxy.Seen
-		if o.fault.behind {
-			stage = pgproxy.Answered
-		}
+		match := from(o.fault.at, true)
 		defer proxy.Observe(func(e pgproxy.Event) {
 			if e.Stage == stage && match(e.Statement) {
 				o.cancel(t, person)
@@ -354,7 +355,7 @@ func (o *order) goOn(t *testing.T) (res idem.Result, err error) {
 			_, id, _ := o.state()
 			err = o.code().Resume(t.Context(), o.pool, id)
 		} else {
-			res, err = o.code().Do(t.Context(), o.pool, scope, o.key(), hashA, 0, idem.WithWait(limit))
+			res, err = o.code().Do(t.Context(), o.pool, scope, o.key(), hashA, "", idem.WithWait(limit))
 		}
 		if errors.Is(err, operation.ErrParked) {
 			_, id, reason := o.state()
@@ -390,13 +391,9 @@ func goOnAll(t *testing.T, s *shop, all []*order) {
 	}
 	s.workWith(t, operation.WorkerConfig{Logger: slog.New(slog.DiscardHandler)}, definitions...)
 	forAll(all, func(o *order) {
-		switch state, _, _ := o.state(); state {
-		case "", operation.StateParked:
+		state, _, _ := o.state()
+		if state == "" || state == operation.StateParked || state == operation.StateRunning && !o.fault.worker {
 			_, _ = o.goOn(t)
-		case operation.StateRunning:
-			if !o.fault.worker {
-				_, _ = o.goOn(t)
-			}
 		}
 	})
 	eventually(t, "the Worker to go on", func() bool { return s.count(`select count(*) from idem.operations where state = 'running'`) == 0 })
@@ -446,11 +443,7 @@ func TestDo_FaultAtAnyStatement(t *testing.T) {
 		t.Run(fmt.Sprint(test.policy, ", rejects: ", test.rejects), func(t *testing.T) {
 			t.Parallel()
 			s := newStock(t)
-			var all []*order
-			for j, f := range faults(s.order(t, 0, test.policy, test.rejects, fault{}).statements(t), i) {
-				all = append(all, s.order(t, j+1, test.policy, test.rejects, f))
-			}
-			t.Logf("%d faults", len(all))
+			all := s.orders(t, test.policy, test.rejects, i)
 			forAll(all, func(o *order) { o.suffer(t, nil) })
 			goOnAll(t, s, all)
 			want := map[bool]string{true: undoneBooks(3), false: soldBooks}[test.rejects]
@@ -472,10 +465,7 @@ func TestCancel_AtAnyStatement(t *testing.T) {
 			t.Parallel()
 			s := newStock(t)
 			person := pgtest.Open(t, s.dsn, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "person" })
-			var all []*order
-			for j, f := range faults(s.order(t, 0, policy, false, fault{}).statements(t), i) {
-				all = append(all, s.order(t, j+1, policy, false, f))
-			}
+			all := s.orders(t, policy, false, i)
 			forAll(all, func(o *order) { o.suffer(t, person) })
 			goOnAll(t, s, all)
 			forAll(all, func(o *order) { o.wantCanceled(t) })

@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -63,8 +63,7 @@ func TestDeaths_ParkOnlyTheKiller(t *testing.T) {
 		if i == innocents/2 {
 			name = "killer"
 		}
-		d := operation.Define(name, func(*operation.Op, string) (idem.Response, error) { return created, nil })
-		want(t, nil)(s.start(d, fmt.Sprint("k", i), hashA, true))
+		s.startAll(operation.Define(name, func(*operation.Op, string) (idem.Response, error) { return created, nil }), fmt.Sprint("k", i))
 	}
 	processes := 0
 	over := func() bool {
@@ -136,17 +135,14 @@ func TestWithMaxDeaths_Parks(t *testing.T) {
 		ran++
 		return idem.Response{}, errTimeout
 	}, operation.WithMaxDeaths(2))
-	id, err := s.start(d, "k", hashA, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := s.startAll(d, "k")[0]
+	var err error
 	for range 2 {
 		s.exec(`update idem.operations set owner = 2147483647, wake_at = clock_timestamp()`) // who is not there
 		err = d.Resume(t.Context(), s.pool, id)
 	}
-	var parked *operation.ParkedError
-	if !errors.As(err, &parked) || parked.Reason != operation.ReasonTooManyDeaths || ran != 1 {
-		t.Errorf("%v, after %d runs", err, ran)
+	if parkedAt(t, "", operation.ReasonTooManyDeaths)(nil, err); ran != 1 {
+		t.Errorf("%d runs", ran)
 	}
 	must(t, operation.Retry(t.Context(), s.pool, id)) // which begins the count anew
 	want(t, errTimeout)(nil, d.Resume(t.Context(), s.pool, id))
@@ -158,37 +154,36 @@ func (s *shop) work(t *testing.T, definitions ...operation.Runnable) {
 	s.workWith(t, operation.WorkerConfig{}, definitions...)
 }
 
-func (s *shop) workWith(t *testing.T, config operation.WorkerConfig, definitions ...operation.Runnable) {
+// workWith is work with a configuration. It returns a function that stops the Worker earlier.
+func (s *shop) workWith(t *testing.T, config operation.WorkerConfig, definitions ...operation.Runnable) (stop func()) {
 	t.Helper()
-	config.Poll, config.Drain = time.Second/2, time.Second
+	config.Poll, config.Drain = max(config.Poll, time.Second/2), time.Second
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- operation.NewWorker(s.pool, config, definitions...).Run(ctx)
-	}()
-	t.Cleanup(func() {
+	go func() { ended <- operation.NewWorker(s.pool, config, definitions...).Run(ctx) }()
+	stop = sync.OnceFunc(func() {
 		cancel()
 		must(t, await(t, "the worker to end", ended))
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // wantBooks fails the test unless the bank was charged once, and refunded once if the operation is
 // undone.
 func (s *shop) wantBooks(in string) {
 	s.t.Helper()
-	want, did := "charge", []string{"reserve", "confirm"}
+	want, did := "charge", "reserve confirm"
 	if in == "reject" {
-		want, did = "charge refund", []string{"reserve", "release"}
+		want, did = "charge refund", "reserve release"
 	}
 	if got := s.text(`select coalesce(string_agg(what, ' ' order by id), '') from bank`); got != want {
 		s.t.Errorf("the bank did %q, want %q", got, want)
 	}
-	if diff := cmp.Diff(did, s.did()); diff != "" {
-		s.t.Errorf("(-want +committed):\n%s", diff)
-	}
+	s.wantDid(did)
 }
 
 // Wherever a process is killed, the next call of the key resumes the operation, and charges under
@@ -197,12 +192,10 @@ func TestDo_FinishesTheOperationOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	forEachPoint(t, []string{"in reserve", "charged", "in confirm", "refunded"}, func(t *testing.T, s *shop, point, in string) {
 		newVictim(t, s, point, in).kill()
-		killed := time.Now()
 		res, err := pointed(s.pool, func(string) {}).Do(t.Context(), s.pool, scope, "k", hashA, in, idem.WithWait(limit))
 		if err != nil || res.Rejected != (in == "reject") {
 			t.Fatalf("%+v, %v", res, err)
 		}
-		t.Logf("answered %v after the kill", time.Since(killed))
 		s.wantBooks(in)
 	})
 }
@@ -243,7 +236,7 @@ func TestWorker_SurvivesADatabaseOutage(t *testing.T) {
 	proxy := pgtest.Proxy(t, s.dsn)
 	behind := s.through(proxy, maxConns(4))
 	b := newBlocked(s, operation.Keyed(time.Hour))
-	answers := b.call(t.Context(), behind)
+	answers := behind.goDo(t.Context(), b.Definition)
 	running := await(t, "the call", b.begun)
 	proxy.Refuse(pgproxy.Reset)
 	proxy.Cut(pgproxy.Reset)
@@ -256,7 +249,7 @@ func TestWorker_SurvivesADatabaseOutage(t *testing.T) {
 	behind.work(t, b) // which begins in the middle of it
 	proxy.Admit()
 	b.release <- nil
-	eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.operations where state = 'completed'`) == 1 })
+	eventually(t, "the operation to end", s.completed(1))
 	s.wantBlocked()
 }
 
@@ -309,16 +302,10 @@ func TestSignal_CountsByWhenItWasSent(t *testing.T) {
 		}
 		must(t, operation.Signal(t.Context(), s.pool, id, "approve", "yes"))
 		if !late {
-			_, err := s.pool.Exec(t.Context(), `update idem.signals set sent_at = sent_at - interval '1 day' where operation_id = $1`, id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s.exec(`update idem.signals set sent_at = sent_at - interval '1 day' where operation_id = $1`, id)
 			s.elapse()
 		}
 		want := map[bool]string{true: "no approval", false: "yes"}[late]
-		res, err := d.Do(t.Context(), s.pool, scope, key, hashA, "", idem.WithWait(limit))
-		if err != nil || string(res.Body) != want {
-			t.Errorf("%s: %q, %v", key, res.Body, err)
-		}
+		wantBody(t, want)(d.Do(t.Context(), s.pool, scope, key, hashA, "", idem.WithWait(limit)))
 	}
 }

@@ -71,6 +71,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,10 +108,7 @@ func WithCodec(codec Codec) Option {
 // [Policy.WithMaxAttempts]. An undo has no deadline. There is no limit by default.
 func WithDeadline(d time.Duration) Option {
 	return func(def *definition) {
-		if d <= 0 {
-			def.err = fmt.Errorf("operation: WithDeadline(%v): the deadline must be positive", d)
-		}
-		def.limit = d
+		def.limit, def.err = d, cmp.Or(positive("WithDeadline", d, "deadline"), def.err)
 	}
 }
 
@@ -152,10 +150,7 @@ func WithErrors(errs ...error) Option {
 // operation may park as well.
 func WithMaxDeaths(n int) Option {
 	return func(d *definition) {
-		if n < 1 {
-			d.err = fmt.Errorf("operation: WithMaxDeaths(%d): the number must be positive", n)
-		}
-		d.maxDeaths = n
+		d.maxDeaths, d.err = n, cmp.Or(positive("WithMaxDeaths", n, "number"), d.err)
 	}
 }
 
@@ -163,10 +158,7 @@ func WithMaxDeaths(n int) Option {
 // is the limit of WorkerConfig.Concurrency. Calls of Do and Resume are not limited.
 func WithConcurrency(n int) Option {
 	return func(d *definition) {
-		if n < 1 {
-			d.err = fmt.Errorf("operation: WithConcurrency(%d): the number must be positive", n)
-		}
-		d.concurrency = n
+		d.concurrency, d.err = n, cmp.Or(positive("WithConcurrency", n, "number"), d.err)
 	}
 }
 
@@ -202,7 +194,10 @@ func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), 
 	}
 	d.run = func(op *Op, input []byte) (idem.Response, error) {
 		in, err := decode[In](d.codec, input)
-		if err != nil {
+		switch j := &op.work.journal; {
+		case err != nil && j.canceled && (j.withoutCode || j.steps == 0): // the input is not needed
+			return idem.Response{}, op.halt(stopUnwound, nil)
+		case err != nil:
 			return idem.Response{}, op.park("", ReasonValueUnreadable, "the recorded input does not decode into %T: the code has changed", in)
 		}
 		return fn(op, in)
@@ -235,11 +230,10 @@ func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key 
 }
 
 // Start makes the operation part of tx, and returns its id: the operation begins when tx is
-// committed, and a Worker does the work. Start with the same key again returns the same id, even
-// if the operation has ended. If another call is claiming the key, Start returns
-// idem.ErrInProgress at once. If the key was answered in a single transaction, by idem.Do or by a
-// Do that had only Tx steps, no operation has it: Start returns ErrUnknownOperation, and Do
-// returns the answer.
+// committed, and a Worker does the work. Start with the same key again returns the same id, even if
+// the operation has ended. If another call is claiming the key, Start returns idem.ErrInProgress at
+// once. If the key was answered in a single transaction, by idem.Do or by a Do that had only Tx
+// steps, no operation has it: Start returns ErrUnknownOperation, and Do returns the answer.
 func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (id string, err error) {
 	input, err := d.input(in)
 	if err != nil {
@@ -374,18 +368,14 @@ func Wait(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 	pause := txn.Pauses{Current: 10 * time.Millisecond, Limit: time.Second}
 	for {
 		found := db.FindOperation{OperationID: id}
-		if err := engine.Query(ctx, &found); err != nil && ctx.Err() != nil {
-			return idem.Result{}, endOf(ctx)
-		} else if err != nil {
+		switch err := engine.Query(ctx, &found); {
+		case err != nil && ctx.Err() == nil:
 			return idem.Result{}, err
+		case err == nil && (!found.Found || found.State != db.OperationRunning):
+			return answer(ctx, pool, &found, opts)
+		case txn.Sleep(ctx, pause.Next()) != nil:
+			return idem.Result{}, endOf(ctx)
 		}
-		if found.Found && found.State == db.OperationRunning {
-			if err := txn.Sleep(ctx, pause.Next()); err != nil {
-				return idem.Result{}, endOf(ctx)
-			}
-			continue
-		}
-		return answer(ctx, pool, &found, opts)
 	}
 }
 

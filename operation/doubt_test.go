@@ -3,7 +3,6 @@ package operation_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,23 +21,30 @@ func (s *shop) begin(d *operation.Definition[string]) string {
 	s.t.Helper()
 	ctx, leave := context.WithCancel(s.t.Context())
 	defer leave()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := d.Do(ctx, s.pool, scope, "k", hashA, "")
-		ended <- err
-	}()
+	ended := s.goDo(ctx, d)
 	eventually(s.t, "the error of an attempt", func() bool { return s.count(`select count(*) from idem.operations where error_attempt > 0`) == 1 })
 	leave()
 	await(s.t, "the first call", ended)
 	return s.operationID()
 }
 
+// resume resumes an operation whatever comes of it, also if its function panics.
+func (s *shop) resumeAnyhow(d *operation.Definition[string], id string) {
+	defer func() { _ = recover() }()
+	_ = d.Resume(s.t.Context(), s.pool, id)
+}
+
+func lost(context.Context, string) (string, error) { return "", errLost }
+
+// undoNothing is an undo that succeeds.
+var undoNothing = operation.UndoCall(operation.Keyed(time.Hour), func(context.Context, string, string) error { return nil })
+
 // The function of a canceled operation keeps failing while its call is in doubt. The operation
 // must park.
 func TestCancel_ParksIfTheFunctionFailsWithACallInDoubt(t *testing.T) {
 	t.Parallel()
 	charge := func(op *operation.Op, policy operation.Policy, do func(context.Context, string) (string, error)) error {
-		_, err := operation.Call(op, "charge", policy, do, operation.UndoCall(operation.Keyed(time.Hour), func(context.Context, string, string) error { return nil }))
+		_, err := operation.Call(op, "charge", policy, do, undoNothing)
 		return err
 	}
 	for name, program := range map[string]func(op *operation.Op, fails bool) error{
@@ -57,12 +63,11 @@ func TestCancel_ParksIfTheFunctionFailsWithACallInDoubt(t *testing.T) {
 				}
 				return "", false, errLost
 			})
-			return charge(op, policy, func(context.Context, string) (string, error) { return "", errLost })
+			return charge(op, policy, lost)
 		},
 		"an error before Wait": func(op *operation.Op, fails bool) error {
 			calls := operation.Parallel(op)
-			operation.Go(calls, "charge", operation.Keyed(time.Hour), func(context.Context, string) (string, error) { return "", errLost },
-				operation.UndoCall(operation.Keyed(time.Hour), func(context.Context, string, string) error { return nil }))
+			operation.Go(calls, "charge", operation.Keyed(time.Hour), lost, undoNothing)
 			if fails {
 				return errors.New("no configuration")
 			}
@@ -73,17 +78,12 @@ func TestCancel_ParksIfTheFunctionFailsWithACallInDoubt(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			var fails atomic.Bool
-			d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
-				return created, program(op, fails.Load())
-			})
+			d := define(func(op *operation.Op) error { return program(op, fails.Load()) })
 			id := s.begin(d)
 			must(t, operation.Cancel(t.Context(), s.pool, id))
 			fails.Store(true)
 			for range 10 {
-				func() {
-					defer func() { _ = recover() }()
-					_ = d.Resume(t.Context(), s.pool, id)
-				}()
+				s.resumeAnyhow(d, id)
 				s.exec(`update idem.operations set wake_at = now()`)
 			}
 			s.wantParked(id, operation.ReasonFunctionFailed)
@@ -104,9 +104,9 @@ func TestAsked_AttemptAfterAnUnacknowledgedCommitIsInDoubt(t *testing.T) {
 			var trap *pgproxy.Trap
 			policy := operation.Asked(func(context.Context, string) (string, bool, error) { return "receipt", charges.Load() > 0, nil }).
 				WithBackoff(20*time.Millisecond, 20*time.Millisecond)
-			d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
+			d := define(func(op *operation.Op) error {
 				if err := outsideStep(op, "before"); err != nil {
-					return idem.Response{}, err
+					return err
 				}
 				if trap == nil {
 					trap = proxy.Arm(at, pgproxy.Reset)
@@ -117,7 +117,7 @@ func TestAsked_AttemptAfterAnUnacknowledgedCommitIsInDoubt(t *testing.T) {
 					}
 					return "receipt", nil
 				})
-				return created, err
+				return err
 			})
 			want(t, operation.ErrCanceled)(d.Do(t.Context(), s.through(proxy).pool, scope, "k", hashA, "", idem.WithWait(limit)))
 			await(t, "the reset of the connection", trap.Fired())
@@ -143,10 +143,9 @@ func TestResolve_OfOneCallLeavesAnotherInDoubt(t *testing.T) {
 				}
 				return nil
 			}
-			d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
-				var err error
+			d := define(func(op *operation.Op) (err error) {
 				if changed {
-					_, err = operation.Call(op, "book", operation.Once, func(context.Context, string) (string, error) { return "", errLost })
+					_, err = operation.Call(op, "book", operation.Once, lost)
 				} else {
 					_, err = operation.Call(op, "book", operation.Once, func(context.Context, string) (int, error) { return 0, errLost })
 				}
@@ -159,19 +158,16 @@ func TestResolve_OfOneCallLeavesAnotherInDoubt(t *testing.T) {
 						operation.UndoCall(operation.Once, func(context.Context, string, string) error { return failFirst() }))
 					err = first(err, errRejected)
 				}
-				return created, err
+				return err
 			})
-			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
-			id := s.operationID()
+			id := parkedAt(t, "book", operation.ReasonCallInDoubt)(s.do(d)).OperationID
 			must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened(17)))
-			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
+			parkedAt(t, "charge", operation.ReasonCallInDoubt)(s.do(d))
 			changed = true
 			must(t, operation.Retry(t.Context(), s.pool, id))
-			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
-			s.wantParked(id, operation.ReasonValueUnreadable)
+			parkedAt(t, "book", operation.ReasonValueUnreadable)(s.do(d))
 			must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened("17")))
-			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
-			s.wantParked(id, operation.ReasonCallInDoubt)
+			parkedAt(t, "charge", operation.ReasonCallInDoubt)(s.do(d))
 			if made != 1 {
 				t.Errorf("the Once %s was made %d times, want 1", inDoubt, made)
 			}
@@ -185,16 +181,16 @@ func TestCall_RecordOverridesMemory(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	proxy := pgtest.Proxy(t, s.dsn)
-	d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
+	d := define(func(op *operation.Op) error {
 		if err := outsideStep(op, "before"); err != nil {
-			return created, err
+			return err
 		}
 		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (string, error) {
 			proxy.Refuse(pgproxy.Reset)
 			proxy.Cut(pgproxy.Reset)
 			return "", operation.Final(operation.NotSent(errors.New("no credentials")))
 		})
-		return created, err
+		return err
 	})
 	proxied := s.through(proxy)
 	_, err := d.Do(t.Context(), proxied.pool, scope, "k", hashA, "")
@@ -208,16 +204,13 @@ func TestCall_RecordOverridesMemory(t *testing.T) {
 		_, err = d.Do(t.Context(), proxied.pool, scope, "k", hashA, "")
 		return s.count(`select count(*) from idem.operations where state = 'running'`) == 0
 	})
-	if status, failed := operation.Show(t.Context(), s.pool, s.operationID()); failed != nil || status.State != operation.StateCompleted {
-		t.Errorf("state %s, %v, and Do returned %v, want completed", status.State, failed, err)
-	}
+	s.wantState(s.operationID(), operation.StateCompleted)
 }
 
 // Newer code of a canceled operation makes parallel calls in sequence, or the reverse.
 func TestCancel_NewerCodeChangesParallelism(t *testing.T) {
 	t.Parallel()
-	keyed := operation.Keyed(time.Hour)
-	undo := operation.UndoCall(keyed, func(context.Context, string, string) error { return nil })
+	keyed, undo := operation.Keyed(time.Hour), undoNothing
 	t.Run("parallel to sequential", func(t *testing.T) {
 		t.Parallel()
 		s := newShop(t)
@@ -228,19 +221,18 @@ func TestCancel_NewerCodeChangesParallelism(t *testing.T) {
 			}
 			return "", false, errLost
 		})
-		lost := func(context.Context, string) (string, error) { return "", errLost }
-		d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
+		d := define(func(op *operation.Op) error {
 			if !changed.Load() {
 				calls := operation.Parallel(op)
 				operation.Go(calls, "ask", asked, lost, undo)
 				operation.Go(calls, "charge", keyed, lost, undo)
-				return created, calls.Wait()
+				return calls.Wait()
 			}
 			_, err := operation.Call(op, "ask", asked, lost, undo)
 			if err == nil {
 				_, err = operation.Call(op, "charge", keyed, lost, undo)
 			}
-			return created, err
+			return err
 		})
 		id := s.begin(d)
 		must(t, operation.Cancel(t.Context(), s.pool, id))
@@ -258,15 +250,15 @@ func TestCancel_NewerCodeChangesParallelism(t *testing.T) {
 			}
 			return "", errLost
 		}
-		d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
+		d := define(func(op *operation.Op) error {
 			if !changed.Load() {
 				_, err := operation.Call(op, "charge", keyed, charge, undo)
-				return created, err
+				return err
 			}
 			calls := operation.Parallel(op)
 			operation.Go(calls, "charge", keyed, charge, undo)
 			operation.Go(calls, "mail", keyed, charge)
-			return created, calls.Wait()
+			return calls.Wait()
 		})
 		id := s.begin(d)
 		must(t, operation.Cancel(t.Context(), s.pool, id, operation.WithoutCalling()))
@@ -275,9 +267,7 @@ func TestCancel_NewerCodeChangesParallelism(t *testing.T) {
 		s.wantParked(id, operation.ReasonCallInDoubt)
 		must(t, operation.Cancel(t.Context(), s.pool, id))
 		_ = d.Resume(t.Context(), s.pool, id)
-		if status, err := operation.Show(t.Context(), s.pool, id); err != nil || status.State != operation.StateUndone {
-			t.Errorf("%+v, %v, want state undone", status, err)
-		}
+		s.wantState(id, operation.StateUndone)
 	})
 }
 
@@ -285,7 +275,7 @@ func TestWithMaxAttempts_AppliesWhileAnotherCallBacksOff(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var attempts, mails atomic.Int32
-	d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
+	d := define(func(op *operation.Op) error {
 		calls := operation.Parallel(op)
 		operation.Go(calls, "charge", operation.Keyed(time.Hour).WithMaxAttempts(2).WithBackoff(time.Millisecond, time.Millisecond),
 			func(context.Context, string) (string, error) {
@@ -299,15 +289,12 @@ func TestWithMaxAttempts_AppliesWhileAnotherCallBacksOff(t *testing.T) {
 				}
 				return "", operation.NotSent(errLost)
 			})
-		return created, calls.Wait()
+		return calls.Wait()
 	})
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
+	id := s.waits(t, d, "k")
 	for range 4 {
 		s.exec(`update idem.operations set wake_at = now()`)
-		func() {
-			defer func() { _ = recover() }()
-			_ = d.Resume(t.Context(), s.pool, s.operationID())
-		}()
+		s.resumeAnyhow(d, id)
 	}
 	if n := attempts.Load(); n != 2 || mails.Load() < 4 {
 		t.Errorf("%d attempts, want 2, beside %d of the other call", n, mails.Load())
@@ -323,14 +310,14 @@ func TestRetry_GivesASpentCallNewAttemptsInNewerCode(t *testing.T) {
 		attempts++
 		return "", errLost
 	}
-	d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
+	d := define(func(op *operation.Op) error {
 		if parallel {
 			calls := operation.Parallel(op)
 			operation.Go(calls, "charge", policy, charge)
-			return created, calls.Wait()
+			return calls.Wait()
 		}
 		_, err := operation.Call(op, "charge", policy, charge)
-		return created, err
+		return err
 	})
 	want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	for _, wanted := range []int{4, 6} {
@@ -340,20 +327,5 @@ func TestRetry_GivesASpentCallNewAttemptsInNewerCode(t *testing.T) {
 			t.Errorf("%d attempts, want %d", attempts, wanted)
 		}
 		parallel = false
-	}
-}
-
-func TestPreviewCancel_ReportsThatAnUndoInDoubtParks(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
-		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
-			operation.UndoCall(operation.Once, func(context.Context, string, string) error { return errLost }))
-		return created, first(err, errRejected)
-	})
-	want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
-	preview, err := operation.PreviewCancel(t.Context(), s.pool, s.operationID())
-	if err != nil || preview.Parks != operation.ReasonCallInDoubt || strings.Join(preview.InDoubt, " ") != "charge" {
-		t.Errorf("%+v, %v, want charge in doubt", preview, err)
 	}
 }

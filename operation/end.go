@@ -16,7 +16,8 @@ import (
 )
 
 // conclude decides how a run ends after the function of the operation returned err. If a step has
-// stopped the run for any reason except stopUnwound, conclude returns that stop and no decision.
+// stopped the run, conclude returns that stop and no decision, with two exceptions: stopUnwound, and
+// the failure of a canceled operation, which counts like an error of its function.
 func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 	_, rejected := bridge.RejectionOf(err)
 	switch {
@@ -30,20 +31,26 @@ func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 	}
 	_ = op.halted()
 	switch s := op.stopped; {
+	case s != nil && s.kind == stopFailed && op.work.journal.canceled:
+		how = exitFailed
 	case s != nil && s.kind != stopUnwound:
 		return d, how, s
 	case s != nil: // decide checks that no recorded step remains
 		how = exitFinal
 	}
-	return decide(&op.work.journal, request{seq: op.settledUpTo(), exit: how}), how, nil
+	d = decide(&op.work.journal, request{seq: op.settledUpTo(), exit: how})
+	if how == exitFailed && d.do == retry {
+		return d, how, op.stopped
+	}
+	return d, how, nil
 }
 
-// settledUpTo returns the position before the first call in doubt, or else that of the last step that
-// the function has asked for. A panic, or an error before Wait, ends the function without settling a
-// call.
+// settledUpTo returns the position before the first call in doubt or the first step whose undos are
+// not planned, or else that of the last step that the function has asked for. A panic, or an error
+// before Wait, ends the function in front of them.
 func (op *Op) settledUpTo() int {
 	for seq := 1; seq <= op.seq; seq++ {
-		if op.outcomeOf(seq) == db.StepBegun {
+		if op.outcomeOf(seq) == db.StepBegun || seq == op.unplanned {
 			return seq - 1
 		}
 	}
@@ -63,7 +70,8 @@ func (op *Op) end(resp idem.Response, err error) bridge.Ending {
 	}
 	switch {
 	case how == exitFailed && op.ctx.Err() != nil:
-		return op.endCallerLeft()
+		op.close(nil)
+		return w.releaseCallerLeft(op.ctx)
 	case d.do == unwind:
 		return op.unwind(err)
 	case d.do == finish:
@@ -113,18 +121,13 @@ func (op *Op) endStopped(s *stop) bridge.Ending {
 		w.recordOutcomes(commit{at: w.at})
 		return w.parkAs(op.ctx, s)
 	case stopCallerLeft:
-		return op.endCallerLeft()
+		op.close(nil)
+		return w.releaseCallerLeft(op.ctx)
 	case stopRerun: // the caller of runOnce repeats the run
 		op.close(s.err)
 		return bridge.Ending{}
 	}
 	return op.fail(s.err)
-}
-
-// endCallerLeft releases an operation whose caller has left.
-func (op *Op) endCallerLeft() bridge.Ending {
-	op.close(nil)
-	return op.work.releaseCallerLeft(op.ctx)
 }
 
 // complete makes the last commit of an operation that has an answer: the steps since the last
@@ -157,7 +160,7 @@ func (w *work) release(pause time.Duration, end bridge.Ending, err error) bridge
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
 	if w.execution.Engine().Query(ctx, &db.ReleaseOperation{
-		OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Pause: pause, Error: last,
+		OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Pause: pause, Error: last, Canceled: w.journal.canceled,
 	}) != nil {
 		return w.leaveUnreleased(end)
 	}
@@ -186,12 +189,17 @@ func backoff(runs int) time.Duration {
 	return time.Second << min(runs, 6)
 }
 
-// parkAs records that the operation is parked, and why. If another process has claimed it
-// meanwhile, nothing is recorded.
+// parkAs records that the operation is parked, and why. If it was canceled meanwhile, it is released
+// instead, and the next run follows the Cancel. If another process has claimed it, nothing is
+// recorded.
 func (w *work) parkAs(ctx context.Context, s *stop) bridge.Ending {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
-	p := &db.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Reason: string(s.reason), ReasonStep: s.step, ReasonText: storederror.Storable(s.text)}
+	j := &w.journal
+	p := &db.ParkOperation{
+		OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Reason: string(s.reason), ReasonStep: s.step, ReasonText: storederror.Storable(s.text),
+		Canceled: j.canceled, WithoutCalling: j.withoutCalling, WithoutCode: j.withoutCode,
+	}
 	if s.reason == ReasonFunctionFailed {
 		p.Error = w.stepError("", w.journal.runs, s.cause)
 	} else {
@@ -201,7 +209,7 @@ func (w *work) parkAs(ctx context.Context, s *stop) bridge.Ending {
 		return w.leaveUnreleased(failedWith(err))
 	}
 	if p.Affected == 0 {
-		return w.leave(bridge.Ending{Outcome: bridge.InProgress})
+		return w.release(0, bridge.Ending{Outcome: bridge.InProgress}, s.cause)
 	}
 	return w.leave(bridge.Ending{Outcome: bridge.Failed, Err: &ParkedError{
 		OperationID: w.operation, Step: s.step, Reason: s.reason, ReasonText: p.ReasonText, Cause: s.cause,
@@ -244,6 +252,7 @@ func (w *work) releaseInstance(end bridge.Ending) bridge.Ending {
 func (op *Op) unwind(err error) bridge.Ending {
 	w := op.work
 	op.stopped = nil
+	op.misused.Store(nil)
 	op.close(nil)
 	for i := range op.pending { // the rows are still recorded, so that later steps keep their positions
 		if s := &op.pending[i].Step; s.Kind == db.TxStep && s.Outcome == db.StepDone {
@@ -359,8 +368,8 @@ func (op *Op) correctUndos() error {
 			return op.park(stepName, ReasonCallInDoubt, "the undo of step %q may have happened, and this version of the code does not have it: ask the other side, and Resolve the step", stepName)
 		}
 	}
-	for seq := 1; seq <= len(j.steps); seq++ {
-		if s := j.steps[seq]; s.Outcome == db.StepDone && s.Undos != count[s.Name] && op.outcomeOf(seq) == db.StepDone {
+	for seq := 1; seq <= j.steps; seq++ {
+		if s := j.rows[seq]; s.Outcome == db.StepDone && s.Undos != count[s.Name] && op.outcomeOf(seq) == db.StepDone {
 			op.record(&step{request: request{seq: seq, kind: s.Kind, name: s.Name, undos: count[s.Name]}}, db.StepDone, s.Value)
 		}
 	}
@@ -370,8 +379,8 @@ func (op *Op) correctUndos() error {
 // awaitChildren stops the run if a child is still in progress. The child was canceled with its
 // parent, and its end wakes the parent.
 func (op *Op) awaitChildren() error {
-	for seq := 1; seq <= len(op.work.journal.steps); seq++ {
-		s := op.work.journal.steps[seq]
+	for seq := 1; seq <= op.work.journal.steps; seq++ {
+		s := op.work.journal.rows[seq]
 		if s.Kind != db.ChildStep || s.Outcome != db.StepWaiting || op.outcomeOf(seq) != db.StepWaiting {
 			continue
 		}

@@ -158,13 +158,13 @@ func sameTwice[T any](t *testing.T, see func(*operation.Op) T, opts ...operation
 	t.Helper()
 	s := newShop(t)
 	var seen []T
-	d := operation.Define("twice", func(op *operation.Op, _ int) (idem.Response, error) {
+	d := define(func(op *operation.Op) error {
 		seen = append(seen, see(op))
-		return created, operation.Sleep(op, "pause", 20*time.Hour)
+		return longSleep(op, "")
 	}, opts...)
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+	s.waits(t, d, "k")
 	s.elapse()
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	want(t, nil)(s.do(d))
 	if len(seen) != 2 {
 		t.Fatalf("%d runs", len(seen))
 	}
@@ -208,15 +208,15 @@ func TestWithErrors_NamedErrorIsItself(t *testing.T) {
 func TestWithErrors_NoLongerNamedParks(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	define := func(opts ...operation.Option) *operation.Definition[int] {
-		return operation.Define("named", func(op *operation.Op, _ int) (idem.Response, error) {
+	named := func(opts ...operation.Option) *operation.Definition[string] {
+		return define(func(op *operation.Op) error {
 			_ = failing["tx"](op, &coded{"declined"})
-			return created, longSleep(op, "pause")
+			return longSleep(op, "pause")
 		}, opts...)
 	}
-	want(t, idem.ErrInProgress)(define(operation.WithErrors(&coded{})).Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+	s.waits(t, named(operation.WithErrors(&coded{})), "k")
 	s.elapse()
-	_, err := define().Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
+	_, err := s.do(named(), idem.WithWait(0))
 	if !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), "operation_test.coded, which the code no longer names in WithErrors") {
 		t.Error(err)
 	}
@@ -235,8 +235,8 @@ func TestWithErrors_RefusesAmbiguousErrors(t *testing.T) {
 		"an example twice":     {[]error{&coded{}, &coded{}}, false},
 		"what is known anyhow": {[]error{io.EOF, &pgconn.PgError{}, (*net.DNSError)(nil)}, false},
 	} {
-		d := operation.Define("named", func(*operation.Op, int) (idem.Response, error) { return created, nil }, operation.WithErrors(test.errs...))
-		_, err := d.Do(t.Context(), s.pool, scope, name, hashA, 0)
+		d := define(func(*operation.Op) error { return nil }, operation.WithErrors(test.errs...))
+		_, err := d.Do(t.Context(), s.pool, scope, name, hashA, "")
 		if refused := err != nil; refused != test.refused {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -253,13 +253,10 @@ func TestDo_ErrorOfAnotherOperation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			d := operation.Define("outer", func(op *operation.Op, _ int) (idem.Response, error) {
-				if err := outsideStep(op, "charge"); err != nil {
-					return idem.Response{}, err
-				}
-				return idem.Response{}, fmt.Errorf("the inner one: %w", test)
+			d := define(func(op *operation.Op) error {
+				return first(outsideStep(op, "charge"), fmt.Errorf("the inner one: %w", test))
 			})
-			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
 			if err == nil || errors.Is(err, operation.ErrCanceled) || errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), test.Error()) {
 				t.Errorf("an operation that is %s is said to be: %v", s.text(`select state from idem.operations`), err)
 			}
@@ -333,7 +330,7 @@ func TestRecoveredPanic_EndsTheRun(t *testing.T) {
 			t.Run(escapeName+", "+next, func(t *testing.T) {
 				t.Parallel()
 				keys := map[string]int{}
-				d := operation.Define("recovers", func(op *operation.Op, _ int) (resp idem.Response, err error) {
+				d := define(func(op *operation.Op) error {
 					safely(func() {
 						_, _ = operation.Call(op, "charge", operation.Once, func(_ context.Context, key string) (int, error) {
 							keys[key]++
@@ -341,13 +338,13 @@ func TestRecoveredPanic_EndsTheRun(t *testing.T) {
 							return 1, nil
 						})
 					})
-					return created, goOn(op)
+					return goOn(op)
 				})
-				_, err := d.Do(t.Context(), s.pool, scope, t.Name(), hashA, 0)
+				_, err := d.Do(t.Context(), s.pool, scope, t.Name(), hashA, "")
 				if err == nil || !strings.Contains(err.Error(), `"charge" has panicked`) {
 					t.Errorf("got %v", err)
 				}
-				_, err = d.Do(t.Context(), s.pool, scope, t.Name(), hashA, 0, idem.WithWait(limit)) // when its pause is over
+				_, err = d.Do(t.Context(), s.pool, scope, t.Name(), hashA, "", idem.WithWait(limit)) // when its pause is over
 				if parked := (*operation.ParkedError)(nil); !errors.As(err, &parked) || parked.Step != "charge" {
 					t.Errorf("a call that is Once and in doubt: %v", err)
 				}

@@ -25,7 +25,7 @@ var (
 	ErrNotHappened = errors.New("operation: the call has not happened, and will not be made")
 
 	// ErrCanceled is the error of an operation that was canceled and is undone.
-	ErrCanceled error = &canceledError{}
+	ErrCanceled error = &endedError{cause: errors.New("operation: canceled, and undone")}
 
 	// ErrUndone is the error of waiting for an operation that ended without an answer: it was
 	// canceled, or ended in a Final error. Its steps are undone, and its key is free.
@@ -52,15 +52,6 @@ var (
 // errCancelNoticed stops a run that has found that its operation was canceled.
 var errCancelNoticed = errors.New("operation: canceled while it was in progress")
 
-// canceledError is the type of ErrCanceled. Every call that waited for the canceled operation
-// returns it instead of beginning a new operation.
-type canceledError struct{}
-
-func (*canceledError) Error() string { return "operation: canceled, and undone" }
-
-// ForDuplicates implements bridge.ForDuplicates.
-func (*canceledError) ForDuplicates() {}
-
 // endedError is the error in which an operation has ended. Every call that waited for the operation
 // returns it instead of beginning a new operation.
 type endedError struct{ cause error }
@@ -79,7 +70,7 @@ type foreignError struct{ cause error }
 // runError returns the error of a call whose run has failed while its operation continues.
 func runError(err error) error {
 	var ended bridge.ForDuplicates
-	if errors.As(err, &ended) || errors.Is(err, ErrCanceled) || errors.Is(err, ErrParked) {
+	if errors.As(err, &ended) || errors.Is(err, ErrParked) {
 		return &foreignError{cause: err}
 	}
 	return err
@@ -93,7 +84,7 @@ func (e *foreignError) Is(target error) bool {
 
 func (e *foreignError) As(target any) bool {
 	switch target.(type) {
-	case **ParkedError, **canceledError, **endedError, *bridge.ForDuplicates:
+	case **ParkedError, **endedError, *bridge.ForDuplicates:
 		return false
 	}
 	return errors.As(e.cause, target)
@@ -121,8 +112,7 @@ func (e *ChildError) Error() string {
 func (e *ChildError) Is(target error) bool { return target == ErrUndone && e.Rejected == nil }
 
 // Reason is why an operation is parked, as a code for programs and alerts.
-// docs/operations-reference.md says
-// what to do about each.
+// docs/operations-reference.md says what to do about each.
 type Reason string
 
 // The reasons.

@@ -78,6 +78,14 @@ func write(step string) func(pgx.Tx) (string, error) {
 	}
 }
 
+// executing returns the fn of an Exec that executes SQL.
+func executing(sql string) func(pgx.Tx) error {
+	return func(tx pgx.Tx) error {
+		_, err := tx.Exec(context.Background(), sql)
+		return err
+	}
+}
+
 func writeUndo(step string) func(pgx.Tx) error {
 	return func(tx pgx.Tx) error {
 		_, err := write(step)(tx)
@@ -89,13 +97,9 @@ func writeUndo(step string) func(pgx.Tx) error {
 func (s *shop) did() []string {
 	s.t.Helper()
 	rows, err := s.pool.Query(context.Background(), `select step from done order by id`)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	steps, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return steps
 }
 
@@ -126,9 +130,7 @@ func want(t testing.TB, wanted error) func(any, error) {
 func (s *shop) count(sql string, args ...any) int {
 	s.t.Helper()
 	var n int
-	if err := s.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.pool.QueryRow(context.Background(), sql, args...).Scan(&n))
 	return n
 }
 
@@ -151,17 +153,80 @@ func (s *shop) wantDid(steps ...string) {
 func (s *shop) text(sql string, args ...any) string {
 	s.t.Helper()
 	var text string
-	if err := s.pool.QueryRow(context.Background(), sql, args...).Scan(&text); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.pool.QueryRow(context.Background(), sql, args...).Scan(&text))
 	return text
+}
+
+// define makes an operation without input.
+func define(fn func(op *operation.Op) error, opts ...operation.Option) *operation.Definition[string] {
+	return operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) { return created, fn(op) }, opts...)
+}
+
+// do calls Do with the key "k".
+func (s *shop) do(d *operation.Definition[string], opts ...idem.Option) (idem.Result, error) {
+	return d.Do(s.t.Context(), s.pool, scope, "k", hashA, "", opts...)
+}
+
+type answer struct {
+	idem.Result
+	err error
+}
+
+// goDo calls do in a goroutine.
+func (s *shop) goDo(ctx context.Context, d *operation.Definition[string], opts ...idem.Option) <-chan answer {
+	answers := make(chan answer, 1)
+	go func() {
+		res, err := d.Do(ctx, s.pool, scope, "k", hashA, "", opts...)
+		answers <- answer{res, err}
+	}()
+	return answers
+}
+
+// parkedAt returns a function that ends the test unless an error says that the operation is parked.
+func parkedAt(t testing.TB, step string, reason operation.Reason) func(any, error) *operation.ParkedError {
+	return func(_ any, err error) (parked *operation.ParkedError) {
+		t.Helper()
+		if !errors.As(err, &parked) || parked.Step != step || parked.Reason != reason {
+			t.Fatalf("%v, want it parked at %q for %s", err, step, reason)
+		}
+		return parked
+	}
+}
+
+// wantBody returns a function that fails the test unless a call has returned this answer.
+func wantBody(t testing.TB, body string) func(idem.Result, error) {
+	return func(res idem.Result, err error) {
+		t.Helper()
+		if err != nil || string(res.Body) != body {
+			t.Errorf("%s, %v, want %s", res.Body, err, body)
+		}
+	}
+}
+
+// wantRejected fails the test unless a call was rejected.
+func wantRejected(t testing.TB) func(idem.Result, error) {
+	return func(res idem.Result, err error) {
+		t.Helper()
+		if err != nil || !res.Rejected {
+			t.Errorf("%+v, %v, want it rejected", res, err)
+		}
+	}
+}
+
+// first returns the first error.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bank is another system, with books of its own. It recognizes a key.
 type bank struct {
 	mu      sync.Mutex
 	charges map[string]int // attempts by key
-	order   []string       // keys, as they were first seen
 }
 
 func (b *bank) charge(_ context.Context, key string) (string, error) {
@@ -171,9 +236,6 @@ func (b *bank) charge(_ context.Context, key string) (string, error) {
 		b.charges = map[string]int{}
 	}
 	b.charges[key]++
-	if b.charges[key] == 1 {
-		b.order = append(b.order, key)
-	}
 	return "charged " + key, nil
 }
 
@@ -194,17 +256,10 @@ var created = idem.Response{Status: 201, Body: []byte(`"created"`)}
 // checkout reserves, charges and confirms.
 func (s *shop) checkout() *operation.Definition[string] {
 	return operation.Define("checkout", func(op *operation.Op, in string) (idem.Response, error) {
-		if _, err := operation.Tx(op, "reserve", write("reserve "+in), undoBy[string]("release "+in)); err != nil {
-			return idem.Response{}, err
-		}
+		_, _ = operation.Tx(op, "reserve", write("reserve "+in), undoBy[string]("release "+in))
 		charged, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge)
-		if err != nil {
-			return idem.Response{}, err
-		}
-		if _, err := operation.Tx(op, "confirm", write("confirm "+in)); err != nil {
-			return idem.Response{}, err
-		}
-		return idem.Response{Status: 201, Body: fmt.Appendf(nil, "%s: %s", in, charged)}, nil
+		_, other := operation.Tx(op, "confirm", write("confirm "+in))
+		return idem.Response{Status: 201, Body: fmt.Appendf(nil, "%s: %s", in, charged)}, first(err, other)
 	})
 }
 
@@ -212,9 +267,7 @@ func (s *shop) checkout() *operation.Definition[string] {
 // under one key.
 func (s *shop) wantOnce(in string) {
 	s.t.Helper()
-	if got := fmt.Sprint(s.did()); got != fmt.Sprintf("[reserve %s confirm %s]", in, in) {
-		s.t.Errorf("what is committed is %s", got)
-	}
+	s.wantDid("reserve", in, "confirm", in)
 	if n, _ := s.bank.keys(); n != 1 {
 		s.t.Errorf("the bank was charged under %d keys", n)
 	}

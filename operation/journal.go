@@ -11,7 +11,8 @@ import (
 // journal is the recorded state of an operation. It is loaded when a process claims the operation,
 // and each commit of a run adds to it.
 type journal struct {
-	steps    map[int]db.Step    // steps of the function by position; positions begin at 1 and have no gaps
+	rows     map[int]db.Step    // all rows by position: first the steps of the function, from 1 and without gaps
+	steps    int                // the number of steps of the function
 	undos    map[string]db.Step // undos that were begun or done, by the names of their rows: see undoName
 	end      *db.Step           // the error or rejection in which the operation ends; nil if undecided, or if Cancel ends it
 	last     int                // the highest position of all rows
@@ -26,7 +27,7 @@ type journal struct {
 }
 
 func newJournal(rows []db.Step) journal {
-	j := journal{steps: make(map[int]db.Step, len(rows)), undos: map[string]db.Step{}, resolved: map[int]bool{}}
+	j := journal{rows: make(map[int]db.Step, len(rows)), undos: map[string]db.Step{}, resolved: map[int]bool{}}
 	for _, s := range rows {
 		if s.Outcome == db.StepResolved {
 			s.Outcome = db.StepDone
@@ -39,6 +40,7 @@ func newJournal(rows []db.Step) journal {
 
 // add adds a row, or replaces the row at its position.
 func (j *journal) add(s db.Step) {
+	j.rows[s.Seq] = s
 	j.last = max(j.last, s.Seq)
 	switch s.Kind {
 	case db.UndoStep:
@@ -46,24 +48,8 @@ func (j *journal) add(s db.Step) {
 	case db.EndStep:
 		j.end = &s
 	default:
-		j.steps[s.Seq] = s
+		j.steps = max(j.steps, s.Seq)
 	}
-}
-
-// row returns the row at a position: a step, an undo or the end.
-func (j *journal) row(seq int) (db.Step, bool) {
-	if s, ok := j.steps[seq]; ok {
-		return s, true
-	}
-	for _, s := range j.undos {
-		if s.Seq == seq {
-			return s, true
-		}
-	}
-	if j.end != nil && j.end.Seq == seq {
-		return *j.end, true
-	}
-	return db.Step{}, false
 }
 
 // unwinding reports whether the function must stop at its last recorded step, and the done steps
@@ -73,8 +59,8 @@ func (j *journal) unwinding() bool { return j.undoing || j.canceled }
 // recordedAfter returns the first recorded step after a position, or nil. While the operation
 // unwinds, a call that was never sent counts as not recorded.
 func (j *journal) recordedAfter(seq int) *db.Step {
-	for seq++; seq <= len(j.steps); seq++ {
-		if s := j.steps[seq]; s.Outcome != db.StepNotSent || !j.unwinding() {
+	for seq++; seq <= j.steps; seq++ {
+		if s := j.rows[seq]; s.Outcome != db.StepNotSent || !j.unwinding() {
 			return &s
 		}
 	}
@@ -92,7 +78,7 @@ func (j *journal) undosChanged(s *db.Step, undos int) bool {
 // in reverse, so the first one is the last undo of a step.
 func (j *journal) reachedByUndos(seq int) bool {
 	for ; seq > 0; seq-- {
-		s := j.steps[seq]
+		s := j.rows[seq]
 		if _, begun := j.undos[undoName(s.Name, s.Undos-1)]; begun && s.Undos > 0 {
 			return true
 		}
@@ -165,6 +151,7 @@ const (
 	settle               // the call is in doubt: its policy says what to do
 	wait                 // the run waits for a pause, a signal or a child
 	unwind               // the function runs no further, and the done steps are undone
+	skip                 // the call was never sent and is not made, and the function goes on to later recorded steps
 	finish               // the answer is recorded
 	retry                // the run has failed, and another run follows
 	park                 // a person must decide
@@ -214,7 +201,8 @@ func decide(j *journal, r request) decision {
 	if r.kind == "" {
 		return decideEnd(j, r)
 	}
-	s, recorded := j.steps[r.seq]
+	s, recorded := j.rows[r.seq]
+	recorded = recorded && r.seq <= j.steps
 	switch {
 	case !recorded && j.unwinding():
 		return decision{do: unwind}
@@ -233,24 +221,21 @@ func decide(j *journal, r request) decision {
 
 // decideRecorded decides about a step that has a row, by the outcome in the row.
 func decideRecorded(j *journal, r request, s *db.Step) decision {
-	switch s.Outcome {
-	case db.StepBegun:
+	slept := s.Kind == db.SleepStep && r.seq < j.steps // a later step is recorded, so the pause has ended
+	waits, d := s.Outcome == db.StepWaiting && !slept, decision{do: replay, recorded: s}
+	switch {
+	case s.Outcome == db.StepBegun:
 		return decideDoubt(j, r, s)
-	case db.StepNotSent:
-		if j.unwinding() {
-			return decision{do: unwind, recorded: s}
-		}
-		return decision{do: run, recorded: s}
-	case db.StepWaiting:
-		switch {
-		case s.Kind == db.SleepStep && r.seq < len(j.steps): // a later step is recorded, so the pause has ended
-			return decision{do: replay, recorded: s}
-		case s.Kind != db.ChildStep && j.unwinding():
-			return decision{do: unwind, recorded: s}
-		}
-		return decision{do: wait, recorded: s}
+	case j.unwinding() && s.Outcome == db.StepNotSent && j.recordedAfter(r.seq) != nil: // older code has made the calls in parallel
+		d.do = skip
+	case j.unwinding() && (s.Outcome == db.StepNotSent || waits && s.Kind != db.ChildStep):
+		d.do = unwind
+	case s.Outcome == db.StepNotSent:
+		d.do = run
+	case waits:
+		d.do = wait
 	}
-	return decision{do: replay, recorded: s}
+	return d
 }
 
 // decideDoubt decides about a call in doubt. A canceled operation asks about an Asked call. It
@@ -295,8 +280,8 @@ func decideEnd(j *journal, r request) decision {
 // unwindWithoutRest unwinds an operation that was canceled WithoutCode. The steps from a position
 // on are not undone. If one of them is a call in doubt, the operation parks.
 func unwindWithoutRest(j *journal, from int) decision {
-	for seq := from; seq <= len(j.steps); seq++ {
-		if s := j.steps[seq]; s.Outcome == db.StepBegun {
+	for seq := from; seq <= j.steps; seq++ {
+		if s := j.rows[seq]; s.Outcome == db.StepBegun {
 			return parkAt(s.Name, ReasonCallInDoubt, "the operation was canceled without its code, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
 		}
 	}

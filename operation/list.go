@@ -63,23 +63,19 @@ func All(ctx context.Context, pool *pgxpool.Pool, f Filter) iter.Seq2[Listed, er
 				break
 			}
 			for _, o := range query.Rows {
-				if !yield(newListed(&o), nil) {
+				query.AfterOperation = o.OperationID
+				if !yield(Listed{
+					ID: o.OperationID, Scope: o.Scope, Name: o.Name, State: State(o.State), Undoing: o.Undoing, Step: o.Step, Attempts: o.Attempts,
+					Reason: Reason(o.Reason), ReasonText: o.ReasonText, CreatedAt: o.CreatedAt, Since: o.Since, EndedAt: o.EndedAt,
+				}, nil) {
 					return
 				}
-				query.AfterOperation = o.OperationID
 			}
 			if len(query.Rows) < listPage {
 				return
 			}
 		}
 		yield(Listed{}, err)
-	}
-}
-
-func newListed(o *db.ListOperationsRow) Listed {
-	return Listed{
-		ID: o.OperationID, Scope: o.Scope, Name: o.Name, State: State(o.State), Undoing: o.Undoing, Step: o.Step,
-		Attempts: o.Attempts, Reason: Reason(o.Reason), ReasonText: o.ReasonText, CreatedAt: o.CreatedAt, Since: o.Since, EndedAt: o.EndedAt,
 	}
 }
 
@@ -287,7 +283,7 @@ func Replay(ctx context.Context, history []byte, definitions ...Runnable) error 
 	}
 	w := &work{definition: d, execution: execution, operation: h.ID, input: h.Input.stored(), epoch: 1, journal: h.journal()}
 	w.clock = clock{loadedAt: time.Now(), loaded: time.Now()}
-	op := &Op{work: w}
+	op := &Op{work: w, occurrences: map[string]int{}}
 	op.ctx, op.cancel = context.WithCancelCause(ctx)
 	defer op.cancel(nil)
 	_, err = d.run(op, w.input)

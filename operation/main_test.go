@@ -43,11 +43,7 @@ func TestMain(m *testing.M) {
 
 func beVictim(dsn, point, in string) {
 	ctx := context.Background()
-	config, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		panic(err)
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := pgxpool.New(ctx, dsn)
 	if err != nil {
 		panic(err)
 	}
@@ -70,16 +66,13 @@ func beVictim(dsn, point, in string) {
 // rejection, and is undone.
 func pointed(pool *pgxpool.Pool, at func(string)) *operation.Definition[string] {
 	return operation.Define("pointed", func(op *operation.Op, in string) (idem.Response, error) {
-		_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (string, error) {
+		_, _ = operation.Tx(op, "reserve", func(tx pgx.Tx) (string, error) {
 			at("in reserve")
 			return write("reserve")(tx)
 		}, operation.UndoTx(func(tx pgx.Tx, _ string) error {
 			at("in release")
 			return writeUndo("release")(tx)
 		}))
-		if err != nil {
-			return idem.Response{}, err
-		}
 		charged, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
 			at("before the charge")
 			defer at("charged")
@@ -89,14 +82,11 @@ func pointed(pool *pgxpool.Pool, at func(string)) *operation.Definition[string] 
 			_, err := bankTable(ctx, pool, "refund", key)
 			return err
 		}))
-		if err != nil {
-			return idem.Response{}, err
-		}
-		_, err = operation.Tx(op, "confirm", func(tx pgx.Tx) (string, error) {
+		_, other := operation.Tx(op, "confirm", func(tx pgx.Tx) (string, error) {
 			at("in confirm")
 			return write("confirm")(tx)
 		})
-		if err != nil {
+		if err := first(err, other); err != nil {
 			return idem.Response{}, err
 		}
 		at("behind confirm")
@@ -117,11 +107,7 @@ func bankTable(ctx context.Context, pool *pgxpool.Pool, what, key string) (strin
 func newBankShop(t testing.TB) *shop {
 	t.Helper()
 	s := newShop(t)
-	_, err := s.pool.Exec(t.Context(),
-		`create table bank (id bigint generated always as identity, what text not null, key text primary key, asked int not null default 1)`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.exec(`create table bank (id bigint generated always as identity, what text not null, key text primary key, asked int not null default 1)`)
 	return s
 }
 
@@ -138,16 +124,9 @@ func newVictim(t *testing.T, s *shop, point, in string, env ...string) *victim {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), victimOf+"="+s.dsn, victimAt+"="+point, victimIn+"="+in), env...)
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first(err, cmd.Start()))
 	v := &victim{cmd: cmd, in: stdin, out: bufio.NewReader(out)}
 	t.Cleanup(v.kill)
 	if line, err := v.out.ReadString('\n'); line != "at the point\n" {

@@ -125,11 +125,12 @@ type Op struct {
 	tx          *txn.Tx // open, with a savepoint; nil if there is none
 	dirty       bool    // a step has run after the savepoint
 	pending     []db.RecordStep
-	signals     []db.TakeSignal
-	usesSignals bool // the function has asked for a signal or a child
-	callsOpen   bool // the function has called Go, and not Wait yet
+	signals     []txn.Request // mark the signals that the pending steps have received as taken
+	usesSignals bool          // the function has asked for a signal or a child
+	callsOpen   bool          // the function has called Go, and not Wait yet
 
 	seq         int            // the position of the last step that the function has asked for
+	unplanned   int            // the position of the first step whose undos are not in undos, although it may be done; or 0
 	current     string         // the name of that step, or of the step whose undo runs
 	occurrences map[string]int // how often each name was used
 	undos       []plannedUndo  // of the done steps so far, in their order

@@ -122,17 +122,21 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 		}
 		status.Undos = nil
 	}
-	status.Steps = stepStatuses(id, steps.Rows)
+	status.Steps = stepStatuses(id, steps.Rows, status.State)
 	return status, nil
 }
 
-func stepStatuses(operationID string, rows []db.Step) (steps []StepStatus) {
+func stepStatuses(operationID string, rows []db.Step, state State) (steps []StepStatus) {
 	for i := range rows {
 		r := &rows[i]
 		step := StepStatus{Kind: string(r.Kind), Name: r.Name, Outcome: string(r.Outcome), Undos: r.Undos, RecordedAt: r.RecordedAt, DueAt: r.PauseEnd()}
 		switch r.Kind {
 		case db.EndStep:
 			continue
+		case db.SleepStep: // its row does not change when the pause ends
+			if i+1 < len(rows) || state == StateCompleted {
+				step.Outcome = string(db.StepDone)
+			}
 		case db.ChildStep:
 			step.Child = ChildID(operationID, r.Name)
 		case db.UndoStep:
@@ -176,8 +180,8 @@ func WithoutCalling() CancelOption {
 	return func(c *db.CancelOperation) { c.WithoutCalling = true }
 }
 
-// WithoutCode makes Cancel end the operation by its recorded steps alone, for code that has changed
-// or fails. Steps that the function no longer asks for are not undone, and Status.Kept lists them.
+// WithoutCode makes Cancel end the operation by its recorded steps alone, for code that has changed,
+// fails or cannot decode the input. Steps that the function no longer asks for are not undone, and Status.Kept lists them.
 func WithoutCode() CancelOption {
 	return func(c *db.CancelOperation) { c.WithoutCode = true }
 }
@@ -217,8 +221,10 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	case !show.Found:
 		return ErrUnknownOperation
 	case c.Found:
-	case show.Canceled && (show.State == db.OperationUndone || show.State == db.OperationRunning || show.State == db.OperationParked):
+	case show.Canceled && show.State == db.OperationUndone:
 		return nil
+	case show.Canceled && (show.State == db.OperationRunning || show.State == db.OperationParked):
+		return cancelChildren(ctx, pool, c.OperationID, opts)
 	default:
 		return fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	}
@@ -231,7 +237,29 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	}
 	note := audit.Note(ctx, db.Cancel, outcome)
 	note.OperationID, note.Step, note.Scope, note.Key = c.OperationID, c.Step, show.Scope, display.Key(c.Key)
-	return hint(tx.Commit(ctx, &note))
+	if err := tx.Commit(ctx, &note); err != nil {
+		return hint(err)
+	}
+	return cancelChildren(ctx, pool, c.OperationID, opts)
+}
+
+// cancelChildren cancels the children in progress of a canceled operation. A run of the parent also
+// does so when it reaches the Child, but it may park before that.
+func cancelChildren(ctx context.Context, pool *pgxpool.Pool, parent string, opts []CancelOption) error {
+	steps := db.ListSteps{OperationID: parent}
+	if err := engineOf(pool).Query(ctx, &steps); err != nil {
+		return err
+	}
+	for i := range steps.Rows {
+		if s := &steps.Rows[i]; s.Kind != db.ChildStep || s.Outcome != db.StepWaiting {
+			continue
+		}
+		err := Cancel(ctx, pool, ChildID(parent, steps.Rows[i].Name), opts...)
+		if err != nil && !errors.Is(err, ErrNotParked) && !errors.Is(err, ErrUnknownOperation) {
+			return err
+		}
+	}
+	return nil
 }
 
 // CancelPreview is what Cancel would do, according to the record of the operation. A process that
@@ -266,36 +294,47 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 		return CancelPreview{}, fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	}
 	var p CancelPreview
+	stays := show.State == db.OperationParked && show.Canceled && show.WithoutCalling == c.WithoutCalling && (show.WithoutCode || !c.WithoutCode)
+	if stays || Reason(show.Reason) == ReasonCodeChanged && !c.WithoutCode && !show.WithoutCode {
+		p.Parks = Reason(show.Reason)
+	}
 	for i := range steps.Rows {
-		s := &steps.Rows[i]
-		if s.Outcome != db.StepBegun || s.Kind != db.CallStep && s.Kind != db.UndoStep {
-			continue
+		if s := &steps.Rows[i]; s.Outcome == db.StepBegun && (s.Kind == db.CallStep || s.Kind == db.UndoStep) {
+			p.settle(s, c.WithoutCalling, show.LoadedAt)
 		}
-		name, undos, j := s.Name, s.Undos, journal{canceled: true, withoutCalling: c.WithoutCalling}
-		if s.Kind == db.UndoStep { // Cancel settles it as any run does
-			name, _ = splitUndoName(s.Name)
-			undos, j.withoutCalling = 1, false
-		}
-		p.InDoubt = append(p.InDoubt, name)
-		window, begun := storedWindow(s.Policy), s.RecordedAt
-		if !s.DueAt.IsZero() {
-			begun = s.DueAt
-		}
-		switch {
-		case decideDoubt(&j, request{policy: cmp.Or(s.Policy, db.PolicyOnce), undos: undos}, s).do == park, window > 0 && show.LoadedAt.Sub(begun) > window:
-			p.Parks = ReasonCallInDoubt
-			continue
-		case s.Policy == db.PolicyAsked:
-			p.Asks = true
-		default:
-			p.Repeats = true
-		}
-		if s.Kind == db.CallStep {
-			s.Outcome = db.StepDone
-		}
+	}
+	if stays {
+		p.Asks, p.Repeats = false, false
 	}
 	p.Undos, p.Kept = undoPlan(steps.Rows)
 	return p, nil
+}
+
+// settle adds what Cancel does about a call or an undo in doubt. A call that Cancel settles becomes
+// done.
+func (p *CancelPreview) settle(s *db.Step, withoutCalling bool, now time.Time) {
+	name, undos, j := s.Name, s.Undos, journal{canceled: true, withoutCalling: withoutCalling}
+	if s.Kind == db.UndoStep { // Cancel settles it as any run does
+		name, _ = splitUndoName(s.Name)
+		undos, j.withoutCalling = 1, false
+	}
+	p.InDoubt = append(p.InDoubt, name)
+	window, begun := storedWindow(s.Policy), s.RecordedAt
+	if !s.DueAt.IsZero() {
+		begun = s.DueAt
+	}
+	switch {
+	case decideDoubt(&j, request{policy: cmp.Or(s.Policy, db.PolicyOnce), undos: undos}, s).do == park, window > 0 && now.Sub(begun) > window:
+		p.Parks = ReasonCallInDoubt
+		return
+	case s.Policy == db.PolicyAsked:
+		p.Asks = true
+	default:
+		p.Repeats = true
+	}
+	if s.Kind == db.CallStep {
+		s.Outcome = db.StepDone
+	}
 }
 
 // CallKey returns the key of a call at the other side, for a person who has to ask there. kind is
@@ -314,6 +353,7 @@ type Finding struct {
 	happened bool
 	value    any
 	refused  error
+	act      string // for the audit; empty: not happened
 	epoch    int    // of the Status of As; 0: any
 	step     string // of Of; empty: the first step in doubt
 }
@@ -326,7 +366,7 @@ var NotHappened = Finding{}
 // Happened states that the call has happened, and what it has returned. The value is stored as
 // JSON, and must decode into the type of the Call. If it does not, the operation parks again, and
 // Resolve takes another value. For an undo the value is nil.
-func Happened(value any) Finding { return Finding{happened: true, value: value} }
+func Happened(value any) Finding { return Finding{happened: true, value: value, act: "happened"} }
 
 // Refused states that the other side has refused the call and will not make it. The function gets
 // err as a Final, or as idem.Reject if it is one. What errors.Is and errors.As find in err,
@@ -336,7 +376,7 @@ func Refused(err error) Finding {
 	if err == nil {
 		err = errors.New("refused")
 	}
-	return Finding{refused: Final(err)}
+	return Finding{refused: Final(err), act: "refused"}
 }
 
 // As returns the finding, bound to the status s. If a process has claimed the operation since,
@@ -379,7 +419,7 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 		return err
 	}
 	request := &db.ReviveOperation{OperationID: id, FromEpoch: finding.epoch}
-	return revive(ctx, pool, request, audit.Note(ctx, db.Resolve, finding.outcome()), func(show *db.ShowOperation, inDoubt []db.InDoubt) (txn.Request, *db.InDoubt, error) {
+	return revive(ctx, pool, request, audit.Note(ctx, db.Resolve, cmp.Or(finding.act, "not happened")), func(show *db.ShowOperation, inDoubt []db.InDoubt) (txn.Request, *db.InDoubt, error) {
 		if d.name != "" && d.name != show.Name {
 			return nil, nil, fmt.Errorf("%w: the operation belongs to definition %q, not to %q", ErrUnknownOperation, show.Name, d.name)
 		}
@@ -397,17 +437,6 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 		s.Value, err = seal(sealer, s.Value, db.BoundStep(request.OperationID, s))
 		return &db.RecordStep{OperationID: request.OperationID, Step: *s}, call, err
 	})
-}
-
-// outcome returns the finding for the audit.
-func (f *Finding) outcome() string {
-	switch {
-	case f.refused != nil:
-		return "refused"
-	case f.happened:
-		return "happened"
-	}
-	return "not happened"
 }
 
 // choose returns the call that the finding is about.

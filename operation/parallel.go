@@ -101,12 +101,16 @@ func (c *Calls) add(r request) *step {
 	}
 	c.opened = true
 	op.callsOpen = true
+	op.unplanned = cmp.Or(op.unplanned, op.seq+1)
 	s, err := op.ask(r)
 	if err == nil && s.do == park && s.stop.reason == ReasonCodeChanged {
 		err = op.follow(s.decision)
 	}
 	if err != nil {
 		return nil
+	}
+	if s.do == skip { // Wait unwinds when the others have come to their outcomes
+		s.do = unwind
 	}
 	return s
 }
@@ -184,6 +188,7 @@ func (c *Calls) settle() error {
 			call.planUndos()
 		}
 	}
+	op.unplanned = 0
 	if s := c.stop(); s != nil {
 		return c.suspend(s)
 	}
@@ -193,13 +198,8 @@ func (c *Calls) settle() error {
 	return nil
 }
 
-func (c *Calls) unsettled() (open []*parallelCall) {
-	for _, call := range c.calls {
-		if call.open {
-			open = append(open, call)
-		}
-	}
-	return open
+func (c *Calls) unsettled() []*parallelCall {
+	return slices.DeleteFunc(slices.Clone(c.calls), func(call *parallelCall) bool { return !call.open })
 }
 
 // loadCall loads the record of a call. The call is then open, unless it has an outcome or the
@@ -372,7 +372,7 @@ func (c *Calls) suspend(s *stop) error {
 // recordUnsettled adds the progress of a call without an outcome to the next commit.
 func (c *Calls) recordUnsettled(call *parallelCall) {
 	op := c.op
-	row := op.work.journal.steps[call.step.seq]
+	row := op.work.journal.rows[call.step.seq]
 	switch {
 	case !call.doubt && call.op.stopped.kind != stopParked:
 		op.record(call.step, db.StepNotSent, triesValue(call.tries))

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
 )
@@ -52,11 +50,9 @@ func newJourney(air, room operation.Policy) *journey {
 	return &journey{airPolicy: air, roomPolicy: room}
 }
 
-func (p *journey) define(opts ...operation.Option) *operation.Definition[int] {
-	return operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := localStep(op, "reserve"); err != nil {
-			return idem.Response{}, err
-		}
+func (p *journey) define(opts ...operation.Option) *operation.Definition[string] {
+	return operation.Define("travel", func(op *operation.Op, _ string) (idem.Response, error) {
+		_ = localStep(op, "reserve")
 		calls := operation.Parallel(op)
 		air := operation.Go(calls, "air", p.airPolicy, p.air.call, undoBy[string]("cancel air"))
 		room := operation.Go(calls, "room", p.roomPolicy, p.room.call, undoBy[string]("cancel room"))
@@ -67,10 +63,7 @@ func (p *journey) define(opts ...operation.Option) *operation.Definition[int] {
 		if failed != nil {
 			return idem.Response{}, failed
 		}
-		if err := localStep(op, "confirm"); err != nil {
-			return idem.Response{}, err
-		}
-		return idem.Response{Status: 201, Body: []byte(ticket + bed)}, nil
+		return idem.Response{Status: 201, Body: []byte(ticket + bed)}, localStep(op, "confirm")
 	}, opts...)
 }
 
@@ -79,9 +72,12 @@ func (s *shop) operationID() string {
 	return s.text(`select id::text from idem.operations`)
 }
 
-func (s *shop) outcomes() string {
+// wantOutcomes fails the test unless the calls have these recorded outcomes.
+func (s *shop) wantOutcomes(want string) {
 	s.t.Helper()
-	return s.text(`select coalesce(string_agg(name || ' ' || outcome, ', ' order by seq), '') from idem.steps where kind = 'call'`)
+	if got := s.text(`select coalesce(string_agg(name || ' ' || outcome, ', ' order by seq), '') from idem.steps where kind = 'call'`); got != want {
+		s.t.Errorf("%s, want %s", got, want)
+	}
 }
 
 // Each call waits until the other one is in progress.
@@ -93,29 +89,22 @@ func TestParallel_CallsRunAtOnceAndReplay(t *testing.T) {
 	p.air.fn = func(context.Context, int) (string, error) { close(air); <-room; return "ticket ", nil }
 	p.room.fn = func(context.Context, int) (string, error) { close(room); <-air; return "bed", nil }
 	fails := true
-	d := operation.Define("twice", func(op *operation.Op, _ int) (idem.Response, error) {
+	d := operation.Define("twice", func(op *operation.Op, _ string) (idem.Response, error) {
 		calls := operation.Parallel(op)
 		air := operation.Go(calls, "air", p.airPolicy, p.air.call)
 		room := operation.Go(calls, "room", p.roomPolicy, p.room.call)
-		if err := calls.Wait(); err != nil {
-			return idem.Response{}, err
+		err := calls.Wait()
+		if err == nil && fails {
+			err = errTimeout
 		}
-		if fails {
-			return idem.Response{}, errTimeout
-		}
-		ticket, err := air.Value()
-		bed, other := room.Value()
-		return idem.Response{Status: 201, Body: []byte(ticket + bed)}, errors.Join(err, other)
+		ticket, noTicket := air.Value()
+		bed, noBed := room.Value()
+		return idem.Response{Status: 201, Body: []byte(ticket + bed)}, first(err, noTicket, noBed)
 	})
-	want(t, errTimeout)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	if got := s.outcomes(); got != "air done, room done" {
-		t.Error(got)
-	}
+	want(t, errTimeout)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	s.wantOutcomes("air done, room done")
 	fails = false
-	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit))
-	if err != nil || string(res.Body) != "ticket bed" {
-		t.Errorf("%s, %v", res.Body, err)
-	}
+	wantBody(t, "ticket bed")(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit)))
 	if p.air.times() != 1 || p.room.times() != 1 || p.air.keys[0] == p.room.keys[0] {
 		t.Errorf("%q, %q", p.air.keys, p.room.keys)
 	}
@@ -128,13 +117,11 @@ func TestParallel_FailureLetsTheOthersEnd(t *testing.T) {
 	failed := make(chan struct{})
 	p.air.fn = func(context.Context, int) (string, error) { close(failed); return "", operation.Final(errDeclined) }
 	p.room.fn = func(ctx context.Context, _ int) (string, error) { <-failed; return "bed", ctx.Err() }
-	_, err := p.define().Do(t.Context(), s.pool, scope, "k", hashA, 0)
+	_, err := p.define().Do(t.Context(), s.pool, scope, "k", hashA, "")
 	if !errors.Is(err, errDeclined) || !errors.Is(p.seen[0], errDeclined) || !errors.Is(p.seen[1], errDeclined) || p.seen[2] != nil {
 		t.Errorf("%v; the function saw %v", err, p.seen)
 	}
-	if got := s.outcomes(); got != "air failed, room done" {
-		t.Error(got)
-	}
+	s.wantOutcomes("air failed, room done")
 	s.wantDid("reserve", "cancel room")
 }
 
@@ -163,36 +150,27 @@ func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 				return "ticket ", nil
 			}
 			d := p.define()
-			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-			var parked *operation.ParkedError
-			if !errors.As(err, &parked) || parked.Step != "room" || parked.Reason != operation.ReasonCallInDoubt {
-				t.Fatal(err)
-			}
-			if got := s.outcomes(); got != "air done, room begun" {
-				t.Error(got)
-			}
+			parked := parkedAt(t, "room", operation.ReasonCallInDoubt)(s.do(d))
+			s.wantOutcomes("air done, room begun")
 			if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Step != "room" || status.Kind != "call" || !status.Steps[2].DueAt.IsZero() {
 				t.Errorf("%+v, %v", status, err)
 			}
 			must(t, operation.Retry(t.Context(), s.pool, parked.OperationID))
-			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 			must(t, operation.Resolve(t.Context(), s.pool, parked.OperationID, finding))
-			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
 			if p.air.times() != 4 || p.room.times() != 1 {
 				t.Errorf("%d and %d attempts", p.air.times(), p.room.times())
 			}
-			want := "[reserve confirm]"
 			if name == "it has not" {
-				want = "[reserve cancel air]"
-				if !errors.Is(err, operation.ErrNotHappened) {
-					t.Error(err)
-				}
-			} else if err != nil || string(res.Body) != "ticket bed" {
+				want(t, operation.ErrNotHappened)(res, err)
+				s.wantDid("reserve cancel air")
+				return
+			}
+			if err != nil || string(res.Body) != "ticket bed" {
 				t.Errorf("%s, %v", res.Body, err)
 			}
-			if did := fmt.Sprint(s.did()); did != want {
-				t.Errorf("%s is committed, want %s", did, want)
-			}
+			s.wantDid("reserve confirm")
 		})
 	}
 }
@@ -215,24 +193,20 @@ func TestParallel_CallerThatLeavesKeepsEachOutcome(t *testing.T) {
 	}
 	done, unsent, lost := first("done", nil), first("", operation.NotSent(errTimeout)), first("", errTimeout)
 	go func() { tried.Wait(); leave() }()
-	d := operation.Define("three", func(op *operation.Op, _ int) (idem.Response, error) {
+	d := operation.Define("three", func(op *operation.Op, _ string) (idem.Response, error) {
 		calls := operation.Parallel(op)
 		a := operation.Go(calls, "done", operation.Once, done.call)
 		b := operation.Go(calls, "unsent", operation.Once.WithBackoff(4*time.Second, 4*time.Second), unsent.call)
 		c := operation.Go(calls, "lost", operation.Keyed(time.Hour).WithBackoff(4*time.Second, 4*time.Second), lost.call)
-		if err := calls.Wait(); err != nil {
-			return idem.Response{}, err
-		}
+		err := calls.Wait()
 		va, _ := a.Value()
 		vb, _ := b.Value()
 		vc, _ := c.Value()
-		return idem.Response{Status: 201, Body: []byte(va + " " + vb + " " + vc)}, nil
+		return idem.Response{Status: 201, Body: []byte(va + " " + vb + " " + vc)}, err
 	})
-	want(t, context.Canceled)(d.Do(ctx, s.pool, scope, "k", hashA, 0))
-	if got := s.outcomes(); got != "done done, unsent not sent, lost begun" {
-		t.Error(got)
-	}
-	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+	want(t, context.Canceled)(d.Do(ctx, s.pool, scope, "k", hashA, ""))
+	s.wantOutcomes("done done, unsent not sent, lost begun")
+	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
 	if err != nil || string(res.Body) != "done later later" || done.times() != 1 || unsent.times() != 2 || lost.times() != 2 {
 		t.Errorf("%s, %v: %d, %d and %d calls", res.Body, err, done.times(), unsent.times(), lost.times())
 	}
@@ -258,25 +232,19 @@ func TestParallel_LongBackoffFreesTheCaller(t *testing.T) {
 		operation.Go(calls, "slow", operation.Once, slow.call)
 		return calls.Wait()
 	})
-	answered := make(chan error, 1)
-	go func() {
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
-		answered <- err
-	}()
+	answered := s.goDo(t.Context(), d, idem.WithWait(0))
 	await(t, "the first attempt", pauses)
-	if owner := s.count(`select count(*) from idem.operations where owner is not null`); owner != 1 {
-		t.Error("it has no owner while a call is in progress")
-	}
+	s.wantCount(1, `select count(*) from idem.operations where owner is not null`) // while a call is in progress
 	close(released)
-	if err := await(t, "the caller to be free", answered); !errors.Is(err, idem.ErrInProgress) || !ended.Load() {
-		t.Fatal(err)
+	if a := await(t, "the caller to be free", answered); !errors.Is(a.err, idem.ErrInProgress) || !ended.Load() {
+		t.Fatal(a.err)
 	}
-	if got := s.outcomes(); got != "down begun, slow done" || !s.isFree("down") {
-		t.Errorf("%s, %s", got, s.text(`select step from idem.operations`))
+	if s.wantOutcomes("down begun, slow done"); !s.isFree("down") {
+		t.Errorf("it waits at %s", s.text(`select step from idem.operations`))
 	}
 	s.wantCount(1, `select count(*) from idem.operations where wake_at < clock_timestamp() + interval '101 hours'`)
 	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || down.times() != 2 || slow.times() != 1 {
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); err != nil || down.times() != 2 || slow.times() != 1 {
 		t.Errorf("%v after %d and %d calls", err, down.times(), slow.times())
 	}
 }
@@ -288,18 +256,16 @@ func TestCancel_UndoesParallelCallsBehindOneThatWasNotSent(t *testing.T) {
 	p := newJourney(operation.Keyed(time.Hour).WithBackoff(100*time.Hour, 100*time.Hour), operation.Once)
 	p.air.fn = func(context.Context, int) (string, error) { return "", operation.NotSent(errTimeout) }
 	d := p.define()
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
-	if got := s.outcomes(); got != "air not sent, room done" {
-		t.Error(got)
-	}
-	preview, err := operation.PreviewCancel(t.Context(), s.pool, s.operationID())
+	id := s.waits(t, d, "k")
+	s.wantOutcomes("air not sent, room done")
+	preview, err := operation.PreviewCancel(t.Context(), s.pool, id)
 	if err != nil || preview.InDoubt != nil || !slices.Equal(preview.Undos, []string{"room"}) || !slices.Equal(preview.Kept, []string{"reserve"}) {
 		t.Errorf("%+v, %v", preview, err)
 	}
-	must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
-	want(t, operation.ErrCanceled)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	if diff := cmp.Diff([]string{"reserve", "cancel room"}, s.did()); diff != "" || p.air.times() != 1 {
-		t.Errorf("%d calls; (-want +committed):\n%s", p.air.times(), diff)
+	must(t, operation.Cancel(t.Context(), s.pool, id))
+	want(t, operation.ErrCanceled)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	if s.wantDid("reserve cancel room"); p.air.times() != 1 {
+		t.Errorf("%d calls", p.air.times())
 	}
 }
 
@@ -318,16 +284,14 @@ func TestParallel_PanicKeepsTheOthers(t *testing.T) {
 	done := make(chan any, 1)
 	go func() {
 		defer func() { done <- recover() }()
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
 		t.Errorf("got %v", err)
 	}()
 	if r := await(t, "the first run", done); !strings.Contains(fmt.Sprint(r), "for once") {
 		t.Errorf("it has panicked with %v", r)
 	}
-	if got := s.outcomes(); got != "air begun, room done" {
-		t.Error(got)
-	}
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil || p.air.times() != 2 || p.room.times() != 1 {
+	s.wantOutcomes("air begun, room done")
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit)); err != nil || p.air.times() != 2 || p.room.times() != 1 {
 		t.Errorf("%v after %d and %d calls", err, p.air.times(), p.room.times())
 	}
 }
@@ -379,7 +343,7 @@ func TestParallel_RefusesMisuse(t *testing.T) {
 			return errors.Join(ignore(a.Wait()), ignore(b.Wait()))
 		},
 	} {
-		if _, err := define(test).Do(t.Context(), s.pool, scope, name, hashA, 0); !errors.Is(err, operation.ErrMisused) {
+		if _, err := define(test).Do(t.Context(), s.pool, scope, name, hashA, ""); !errors.Is(err, operation.ErrMisused) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

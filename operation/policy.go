@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,11 +41,7 @@ const (
 // attempt. Most providers promise 24 hours: take an hour less. A Final error also settles earlier
 // attempts.
 func Keyed(window time.Duration) Policy {
-	p := Policy{window: window}
-	if window <= 0 {
-		p.err = fmt.Errorf("operation: Keyed(%v): the window must be positive", window)
-	}
-	return p
+	return Policy{window: window, err: positive("Keyed", window, "window")}
 }
 
 // Asked says that the other side can be asked for the outcome of a key. find returns the value of a
@@ -69,9 +66,7 @@ var Once = Policy{once: true}
 // attempt the operation parks with ReasonAttemptsExhausted. If the call is known not to have
 // happened, the function gets the last error instead, as a Final. There is no limit by default.
 func (p Policy) WithMaxAttempts(n int) Policy {
-	if p.attempts = n; n < 1 {
-		p.err = fmt.Errorf("operation: WithMaxAttempts(%d): the number must be positive", n)
-	}
+	p.attempts, p.err = n, cmp.Or(positive("WithMaxAttempts", n, "number"), p.err)
 	return p
 }
 
@@ -79,9 +74,7 @@ func (p Policy) WithMaxAttempts(n int) Policy {
 // attempt that fails because of it is in doubt. There is no limit by default. With Keyed it must be
 // shorter than the window.
 func (p Policy) WithAttemptTimeout(d time.Duration) Policy {
-	if p.timeout = d; d <= 0 {
-		p.err = fmt.Errorf("operation: WithAttemptTimeout(%v): the timeout must be positive", d)
-	}
+	p.timeout, p.err = d, cmp.Or(positive("WithAttemptTimeout", d, "timeout"), p.err)
 	return p
 }
 
@@ -100,10 +93,16 @@ func (p Policy) WithBackoff(min, max time.Duration) Policy {
 // doubt. The find of an Asked call need not beat. There is no limit by default. With Keyed it must
 // be shorter than the window.
 func (p Policy) WithHeartbeat(d time.Duration) Policy {
-	if p.heartbeat = d; d <= 0 {
-		p.err = fmt.Errorf("operation: WithHeartbeat(%v): the time between two beats must be positive", d)
-	}
+	p.heartbeat, p.err = d, cmp.Or(positive("WithHeartbeat", d, "time between two beats"), p.err)
 	return p
+}
+
+// positive returns an error unless the argument of an option is positive.
+func positive[N int | time.Duration](option string, n N, what string) error {
+	if n > 0 {
+		return nil
+	}
+	return fmt.Errorf("operation: %s(%v): the %s must be positive", option, n, what)
 }
 
 // check returns an error if the policy cannot be used.
@@ -170,18 +169,13 @@ var ErrNoBeat = errors.New("operation: no beat came in time")
 // Beat reports that the function of a call makes progress: see [Policy.WithHeartbeat]. ctx is the
 // context of the function, or one derived from it. Without a heartbeat Beat does nothing.
 func Beat(ctx context.Context) {
-	if h, ok := ctx.Value(heartbeatKey{}).(*heartbeat); ok {
-		h.timer.Reset(h.limit)
+	if beat, ok := ctx.Value(beatKey{}).(func()); ok {
+		beat()
 	}
 }
 
-// heartbeat ends the context of an attempt if no beat comes for limit.
-type heartbeat struct {
-	timer *time.Timer
-	limit time.Duration
-}
-
-type heartbeatKey struct{}
+// beatKey is the key of the function in the context of an attempt that puts off its end.
+type beatKey struct{}
 
 // watched returns the context of an attempt with its timeout and its heartbeat.
 func (p *Policy) watched(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -190,10 +184,9 @@ func (p *Policy) watched(ctx context.Context) (context.Context, context.CancelFu
 		return ctx, stop
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	h := &heartbeat{limit: p.heartbeat}
-	h.timer = time.AfterFunc(p.heartbeat, func() { cancel(ErrNoBeat) })
-	return context.WithValue(ctx, heartbeatKey{}, h), func() {
-		h.timer.Stop()
+	timer := time.AfterFunc(p.heartbeat, func() { cancel(ErrNoBeat) })
+	return context.WithValue(ctx, beatKey{}, func() { timer.Reset(p.heartbeat) }), func() {
+		timer.Stop()
 		cancel(nil)
 		stop()
 	}

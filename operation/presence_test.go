@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -21,8 +20,7 @@ import (
 
 // blocked is an operation whose call blocks until the test releases it.
 type blocked struct {
-	*operation.Definition[int]
-	policy  operation.Policy
+	*operation.Definition[string]
 	calls   atomic.Int64
 	begun   chan context.Context
 	release chan error
@@ -30,51 +28,30 @@ type blocked struct {
 
 func newBlocked(s *shop, policy operation.Policy) *blocked {
 	b := &blocked{begun: make(chan context.Context, 8), release: make(chan error, 8)}
-	b.policy = policy
-	b.Definition = operation.Define("blocked", b.function(s))
+	b.Definition = operation.Define("blocked", b.function(s, policy))
 	return b
 }
 
-func (b *blocked) function(s *shop) func(op *operation.Op, _ int) (idem.Response, error) {
-	return func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := localStep(op, "before"); err != nil {
-			return idem.Response{}, err
+func (b *blocked) function(s *shop, policy operation.Policy) func(op *operation.Op, _ string) (idem.Response, error) {
+	return func(op *operation.Op, _ string) (idem.Response, error) {
+		err := localStep(op, "before")
+		if err == nil {
+			_, err = operation.Call(op, "call", policy, func(ctx context.Context, key string) (string, error) {
+				b.calls.Add(1)
+				b.begun <- ctx
+				if err := <-b.release; err != nil {
+					return "", err
+				}
+				return s.bank.charge(ctx, key)
+			})
 		}
-		_, err := operation.Call(op, "call", b.policy, func(ctx context.Context, key string) (string, error) {
-			b.calls.Add(1)
-			b.begun <- ctx
-			if err := <-b.release; err != nil {
-				return "", err
-			}
-			return s.bank.charge(ctx, key)
-		})
-		if err != nil {
-			return idem.Response{}, err
-		}
-		return created, localStep(op, "after")
+		return created, first(err, localStep(op, "after"))
 	}
-}
-
-// call calls Do in a goroutine.
-func (b *blocked) call(ctx context.Context, s *shop, opts ...idem.Option) <-chan answer {
-	answers := make(chan answer, 1)
-	go func() {
-		res, err := b.Do(ctx, s.pool, scope, "k", hashA, 0, opts...)
-		answers <- answer{res, err}
-	}()
-	return answers
-}
-
-type answer struct {
-	idem.Result
-	err error
 }
 
 func (s *shop) wantBlocked() {
 	s.t.Helper()
-	if did := s.did(); len(did) != 2 || did[0] != "before" || did[1] != "after" {
-		s.t.Errorf("what is committed is %v", did)
-	}
+	s.wantDid("before after")
 	if n, _ := s.bank.keys(); n != 1 {
 		s.t.Errorf("the bank was charged under %d keys", n)
 	}
@@ -85,38 +62,27 @@ func TestDo_InProgressForOtherCalls(t *testing.T) {
 	s := newShop(t)
 	elsewhere := shopOn(t, s.dsn) // as another process would see it
 	b := newBlocked(s, operation.Keyed(time.Hour))
-	answers := b.call(t.Context(), s)
+	answers := s.goDo(t.Context(), b.Definition)
 	await(t, "the call", b.begun)
 	for _, pool := range []*pgxpool.Pool{s.pool, elsewhere.pool} {
-		if _, err := b.Do(t.Context(), pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-			t.Errorf("an operation: %v", err)
-		}
-		if _, err := b.Do(t.Context(), pool, scope, "k", hashB, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrMismatch) && !errors.Is(err, idem.ErrInProgress) {
+		inProgress := want(t, idem.ErrInProgress)
+		inProgress(b.Do(t.Context(), pool, scope, "k", hashA, "", idem.WithWait(0)))
+		if _, err := b.Do(t.Context(), pool, scope, "k", hashB, "", idem.WithWait(0)); !errors.Is(err, idem.ErrMismatch) && !errors.Is(err, idem.ErrInProgress) {
 			t.Errorf("an operation with another hash: %v", err)
 		}
-		if _, err := idem.Do(t.Context(), pool, scope, "k", hashA, nothing, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-			t.Errorf("Do: %v", err)
-		}
-		if _, err := idem.Do(t.Context(), pool, scope, "k", hashA, nothing, idem.WithWait(10*time.Millisecond), idem.WithReplayLikely()); !errors.Is(err, idem.ErrInProgress) {
-			t.Errorf("Do with a wait: %v", err)
-		}
+		inProgress(idem.Do(t.Context(), pool, scope, "k", hashA, nothing, idem.WithWait(0)))
+		inProgress(idem.Do(t.Context(), pool, scope, "k", hashA, nothing, idem.WithWait(10*time.Millisecond), idem.WithReplayLikely()))
 		tx, err := pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := idem.DoTx(t.Context(), tx, scope, "k", hashA, nothing); !errors.Is(err, idem.ErrInProgress) {
-			t.Errorf("DoTx: %v", err)
-		}
-		if _, err := idem.DoTx(t.Context(), tx, scope, "k", hashB, nothing); !errors.Is(err, idem.ErrMismatch) {
-			t.Errorf("DoTx with another hash: %v", err)
-		}
+		must(t, err)
+		inProgress(idem.DoTx(t.Context(), tx, scope, "k", hashA, nothing))
+		want(t, idem.ErrMismatch)(idem.DoTx(t.Context(), tx, scope, "k", hashB, nothing))
 		must(t, tx.Rollback(t.Context()))
 	}
 	entry, err := idem.Lookup(t.Context(), s.pool, scope, "k")
 	if err != nil || entry.State != idem.StateProcessing || entry.ExecutionID == "" || !entry.ExpiresAt.IsZero() {
 		t.Errorf("%+v, %v", entry, err)
 	}
-	waiting := b.call(t.Context(), elsewhere, idem.WithWait(limit))
+	waiting := elsewhere.goDo(t.Context(), b.Definition, idem.WithWait(limit))
 	b.release <- nil
 	first, second := await(t, "the first answer", answers), await(t, "the second answer", waiting)
 	if first.err != nil || second.err != nil || first.Replayed || !second.Replayed {
@@ -133,7 +99,7 @@ func TestFence_ZombieCommitsNothing(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Keyed(time.Hour))
-	answers := b.call(t.Context(), s, idem.WithWait(limit))
+	answers := s.goDo(t.Context(), b.Definition, idem.WithWait(limit))
 	await(t, "the call", b.begun)
 	const steal = `update idem.operations set epoch = epoch + 1, owner = null, wake_at = clock_timestamp() + interval '1 hour'`
 	s.exec(steal)
@@ -159,14 +125,14 @@ func TestCall_OutcomeIsKeptWhenTheCallerLeaves(t *testing.T) {
 	s := newShop(t)
 	b := newBlocked(s, operation.Once)
 	ctx, leave := context.WithCancel(t.Context())
-	answers := b.call(ctx, s)
+	answers := s.goDo(ctx, b.Definition)
 	await(t, "the call", b.begun)
 	leave()
 	b.release <- nil
 	if a := await(t, "the caller", answers); !errors.Is(a.err, context.Canceled) {
 		t.Errorf("the caller got %v", a.err)
 	}
-	want(t, nil)(b.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	want(t, nil)(b.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	if n := b.calls.Load(); n != 1 {
 		t.Errorf("%d calls", n)
 	}
@@ -181,11 +147,9 @@ func TestPresence_LostComesBackAsANewInstance(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Keyed(time.Hour))
-	answers := b.call(t.Context(), s)
+	answers := s.goDo(t.Context(), b.Definition)
 	running := await(t, "the call", b.begun)
-	if n := s.count(presences); n != 1 {
-		t.Fatalf("%d presences", n)
-	}
+	s.wantCount(1, presences)
 	first := s.count(`select owner from idem.operations`)
 	s.count(`select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'idem presence' and datname = current_database()`)
 	await(t, "the end of the call's context", running.Done())
@@ -230,19 +194,15 @@ func TestLease_BehindAPooler(t *testing.T) {
 	s := newShop(t)
 	behind := shopOn(t, s.dsn, behindPooler)
 	b := newBlocked(s, operation.Keyed(time.Hour))
-	answers := b.call(t.Context(), behind)
+	answers := behind.goDo(t.Context(), b.Definition)
 	await(t, "the call", b.begun)
 	s.wantCount(0, `select count(*) from pg_locks where locktype = 'advisory' and objsubid = 2 and database = (select oid from pg_database where datname = current_database())`)
 	s.wantCount(1, `select count(*) from idem.leases l join idem.operations o on o.owner = l.instance where l.expires_at > clock_timestamp()`)
-	if _, err := b.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("the lease does not count: %v", err)
-	}
+	want(t, idem.ErrInProgress)(s.do(b.Definition, idem.WithWait(0))) // the lease counts
 	s.exec(`update idem.leases set expires_at = clock_timestamp()`)
 	b.release <- nil
 	b.release <- nil
-	if _, err := b.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil {
-		t.Errorf("an expired lease counts: %v", err)
-	}
+	want(t, nil)(s.do(b.Definition, idem.WithWait(limit))) // an expired lease does not
 	must(t, await(t, "the first caller", answers).err)
 	s.wantBlocked()
 }
@@ -261,12 +221,11 @@ func TestLease_IsReplacedByASession(t *testing.T) {
 	there := s.aside(maxConns(4), refuseOnce(&full))
 	warmUp(t, there.pool)
 	full.Store(true)
-	answers := b.call(t.Context(), there)
+	answers := there.goDo(t.Context(), b.Definition)
 	running := await(t, "the call", b.begun)
 	owner := s.count(`select owner from idem.operations`)
-	if locks, leases := s.count(instanceLocks), s.count(liveLeases); locks != 0 || leases != 1 {
-		t.Fatalf("%d locks and %d leases", locks, leases)
-	}
+	s.wantCount(0, instanceLocks)
+	s.wantCount(1, liveLeases)
 	there.workRarely(t, b)
 	full.Store(false)
 	eventually(t, "a session in place of the lease", func() bool { return s.count(ownerLocks) == 1 && s.count(liveLeases) == 0 })
@@ -293,14 +252,11 @@ func TestPgBouncer_KilledProcessIsFollowedAfterItsLease(t *testing.T) {
 		behind := &shop{t: t, dsn: pgtest.PgBouncer(t, s.dsn) + "&default_query_exec_mode=exec", bank: s.bank}
 		behind.pool = pgtest.Open(t, behind.dsn)
 		v := newVictim(t, behind, point, in)
-		if locks, leases := s.count(instanceLocks), s.count(liveLeases); locks != 0 || leases != 1 {
-			t.Fatalf("%d locks and %d leases", locks, leases)
-		}
+		s.wantCount(0, instanceLocks)
+		s.wantCount(1, liveLeases)
 		v.kill()
 		d := pointed(behind.pool, func(string) {})
-		if _, err := d.Do(t.Context(), behind.pool, scope, "k", hashA, in, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-			t.Fatalf("the lease does not count: %v", err)
-		}
+		want(t, idem.ErrInProgress)(d.Do(t.Context(), behind.pool, scope, "k", hashA, in, idem.WithWait(0))) // the lease counts
 		s.exec(`update idem.leases set expires_at = clock_timestamp()`)
 		behind.work(t, d)
 		eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.operations where ended_at is not null`) == 1 })
@@ -322,8 +278,8 @@ func TestPresence_NeedsNoConnectionOfThePool(t *testing.T) {
 				dsn = pgtest.PgBouncer(t, s.dsn) + "&default_query_exec_mode=exec"
 			}
 			var full atomic.Bool
-			pool := pgtest.Open(t, dsn, maxConns(size), refuseOnce(&full))
-			warmUp(t, pool)
+			crowded := &shop{t: t, pool: pgtest.Open(t, dsn, maxConns(size), refuseOnce(&full))}
+			warmUp(t, crowded.pool)
 			full.Store(where == "where no further session is to be had")
 			var begun sync.WaitGroup
 			begun.Add(int(size))
@@ -341,17 +297,7 @@ func TestPresence_NeedsNoConnectionOfThePool(t *testing.T) {
 				}
 				return created, err
 			})
-			errs := make(chan error, size)
-			for i := range size {
-				go func() {
-					key := fmt.Sprint("k", i)
-					_, err := d.Do(t.Context(), pool, scope, key, hashA, key)
-					errs <- err
-				}()
-			}
-			for range size {
-				must(t, await(t, "an operation to end", errs))
-			}
+			crowded.doAll(t, d, size)
 			if n := runs.Load(); n != size {
 				t.Errorf("%d operations were begun %d times", size, n)
 			}
@@ -377,9 +323,7 @@ func warmUp(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	for range pool.Config().MaxConns {
 		conn, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Release()
 	}
 }

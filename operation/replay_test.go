@@ -17,24 +17,13 @@ import (
 )
 
 // code is the function of an operation, of one release or the next.
-type code func(op *operation.Op) error
+type code = func(op *operation.Op) error
 
-func (c code) define(opts ...operation.Option) *operation.Definition[string] {
-	return operation.Define("replayed", func(op *operation.Op, _ string) (idem.Response, error) { return created, c(op) }, opts...)
-}
-
-// history returns the History of the operation of the key "k".
-func (s *shop) history(t *testing.T, opts ...idem.Option) []byte {
-	t.Helper()
-	return s.historyOf(t, "k", opts...)
-}
-
-func (s *shop) historyOf(t *testing.T, key string, opts ...idem.Option) []byte {
+// history returns the History of the operation of a key.
+func (s *shop) history(t *testing.T, key string, opts ...idem.Option) []byte {
 	t.Helper()
 	file, err := operation.History(t.Context(), s.pool, s.text(`select id::text from idem.operations where key = $1`, key), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return file
 }
 
@@ -114,9 +103,9 @@ func TestReplay_ReportsWhatNewCodeParks(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			stops := func(op *operation.Op) error { return errors.Join(test.old(op), errDown) }
-			want(t, errDown)(code(stops).define().Do(t.Context(), s.pool, scope, test.name, hashA, "in"))
-			history := s.historyOf(t, test.name)
-			next := test.next.define()
+			want(t, errDown)(define(stops).Do(t.Context(), s.pool, scope, test.name, hashA, "in"))
+			history := s.history(t, test.name)
+			next := define(test.next)
 			replayed := operation.Replay(t.Context(), history, next)
 			_, lived := next.Do(t.Context(), s.pool, scope, test.name, hashA, "in")
 			for what, err := range map[string]error{"replayed": replayed, "lived": lived} {
@@ -134,8 +123,8 @@ func TestReplay_TakesNoStep(t *testing.T) {
 	s := newShop(t)
 	travel := newJourney(operation.Keyed(time.Hour), operation.Once)
 	travel.room.fn = func(context.Context, int) (string, error) { return "", errTimeout } // it is in doubt, and parks
-	want(t, operation.ErrParked)(travel.define().Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	history := s.history(t)
+	want(t, operation.ErrParked)(travel.define().Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	history := s.history(t, "k")
 	s.pool.Close() // a replay that asked it would fail
 	again := newJourney(operation.Keyed(time.Hour), operation.Once)
 	must(t, operation.Replay(t.Context(), history, again.define()))
@@ -146,23 +135,23 @@ func TestReplay_TakesNoStep(t *testing.T) {
 
 func TestReplay_EndsWhereTheOperationWaits(t *testing.T) {
 	t.Parallel()
-	packs := operation.Define("packs", func(*operation.Op, int) (idem.Response, error) { return created, nil })
+	packs := operation.Define("packs", func(*operation.Op, string) (idem.Response, error) { return created, nil })
 	for name, waits := range map[string]code{
 		"sleep": func(op *operation.Op) error { return operation.Sleep(op, "wait", time.Hour) },
 		"await": func(op *operation.Op) error { _, err := operation.Await[int](op, "wait", time.Hour); return err },
-		"child": func(op *operation.Op) error { _, err := operation.Child(op, "wait", packs, 1); return err },
+		"child": func(op *operation.Op) error { _, err := operation.Child(op, "wait", packs, ""); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			d := code(func(op *operation.Op) error { return errors.Join(takes(op, "first:tx"), waits(op)) }).define()
+			d := define(func(op *operation.Op) error { return errors.Join(takes(op, "first:tx"), waits(op)) })
 			s.waits(t, d, "k")
-			history := s.history(t)
+			history := s.history(t, "k")
 			s.pool.Close()
 			if err := operation.Replay(t.Context(), history, d); err != nil {
 				t.Errorf("%v\n%s", err, history)
 			}
-			if err := operation.Replay(t.Context(), history, taking("first:tx", "another:tx").define()); !errors.Is(err, operation.ErrParked) {
+			if err := operation.Replay(t.Context(), history, define(taking("first:tx", "another:tx"))); !errors.Is(err, operation.ErrParked) {
 				t.Errorf("other code: %v", err)
 			}
 		})
@@ -190,15 +179,15 @@ func TestReplay_ComparesTheEnd(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			ends := func(end error) *operation.Definition[string] {
-				return code(func(op *operation.Op) error {
+				return define(func(op *operation.Op) error {
 					if err := takes(op, "one:undone", "two:call", "three:tx"); err != nil {
 						return err
 					}
 					return end
-				}).define()
+				})
 			}
 			_, _ = ends(test.end).Do(t.Context(), s.pool, scope, test.name, hashA, "in")
-			history := s.historyOf(t, test.name)
+			history := s.history(t, test.name)
 			err := operation.Replay(t.Context(), history, ends(test.next))
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q\n%s", err, test.want, history)
@@ -211,14 +200,14 @@ func TestReplay_ComparesTheEnd(t *testing.T) {
 func TestReplay_OfACanceledOperation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	d := code(func(op *operation.Op) error {
+	d := define(func(op *operation.Op) error {
 		return errors.Join(takes(op, "one:undone"), operation.Sleep(op, "wait", time.Hour), takes(op, "two:tx"))
-	}).define()
+	})
 	id := s.waits(t, d, "k")
 	must(t, operation.Cancel(t.Context(), s.pool, id))
-	asked := s.history(t)
+	asked := s.history(t, "k")
 	want(t, operation.ErrCanceled)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit)))
-	for what, history := range map[string][]byte{"before it is undone": asked, "undone": s.history(t)} {
+	for what, history := range map[string][]byte{"before it is undone": asked, "undone": s.history(t, "k")} {
 		if err := operation.Replay(t.Context(), history, d); err != nil {
 			t.Errorf("%s: %v\n%s", what, err, history)
 		}
@@ -246,7 +235,7 @@ func TestHistory_KeepsValuesByteForByte(t *testing.T) {
 				return created, errors.Join(err, operation.Sleep(op, "wait", time.Hour))
 			}, opts...)
 			want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, row{7}, idem.WithWait(0)))
-			want, history := seen, s.history(t)
+			want, history := seen, s.history(t, "k")
 			var laidOut, compact bytes.Buffer
 			must(t, errors.Join(json.Indent(&laidOut, history, "", "\t"), json.Compact(&compact, history)))
 			for _, file := range [][]byte{history, laidOut.Bytes(), compact.Bytes()} {
@@ -272,5 +261,5 @@ func TestHistory_NeedsTheSealer(t *testing.T) {
 	if file, err := operation.History(t.Context(), s.pool, id); !errors.Is(err, idem.ErrUnreadable) || file != nil {
 		t.Errorf("without a Sealer: %s, %v", file, err)
 	}
-	must(t, operation.Replay(t.Context(), s.history(t, sealerOf(7)), d))
+	must(t, operation.Replay(t.Context(), s.history(t, "k", sealerOf(7)), d))
 }

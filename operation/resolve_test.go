@@ -18,23 +18,23 @@ import (
 )
 
 // stuck is an operation that is parked at a call that is Once, and its id. The call has a value of
-// a type of its own.
-func stuck(t *testing.T, s *shop, name string, opts ...operation.Option) (c *stuckCall, id string) {
+// a type of its own. do calls Do again.
+func stuck(t *testing.T, s *shop, sealed idem.Option, opts ...operation.Option) (c *stuckCall, id string, do func() (idem.Result, error)) {
 	t.Helper()
 	c = &stuckCall{}
-	c.Definition = operation.Define(name, func(op *operation.Op, _ int) (idem.Response, error) {
+	c.Definition = define(func(op *operation.Op) error {
 		if err := outsideStep(op, "before"); err != nil {
-			return idem.Response{}, err
+			return err
 		}
 		c.value, c.err = operation.Call(op, "call", operation.Once, func(context.Context, string) (inner, error) { return inner{}, errTimeout })
-		return created, c.err
+		return c.err
 	}, opts...)
-	want(t, operation.ErrParked)(c.Do(t.Context(), s.pool, scope, name, hashA, 0))
-	return c, s.text(`select id::text from idem.operations where name = '` + name + `'`)
+	do = func() (idem.Result, error) { return s.do(c.Definition, sealed) }
+	return c, parkedAt(t, "call", operation.ReasonCallInDoubt)(do()).OperationID, do
 }
 
 type stuckCall struct {
-	*operation.Definition[int]
+	*operation.Definition[string]
 	value inner
 	err   error
 }
@@ -55,15 +55,10 @@ func (gobCodec) Decode(stored []byte, value any) error {
 func TestResolve_RefusedKeepsNamedErrors(t *testing.T) {
 	t.Parallel()
 	s, sealed := newShop(t), sealerOf(7)
-	c := &stuckCall{}
-	d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
-		_, c.err = operation.Call(op, "call", operation.Once, func(context.Context, string) (inner, error) { return inner{}, errTimeout })
-		return created, c.err
-	}, operation.WithErrors(&coded{}))
-	want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, sealed))
+	c, id, do := stuck(t, s, sealed, operation.WithErrors(&coded{}))
 	finding := operation.Refused(fmt.Errorf("%w: %w", errSentinel, &coded{"declined"}))
-	must(t, d.Resolve(t.Context(), s.pool, s.operationID(), finding, sealed))
-	_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, sealed)
+	must(t, c.Resolve(t.Context(), s.pool, id, finding, sealed))
+	_, err := do()
 	if !operation.IsFinal(c.err) || !errors.Is(c.err, errDeclined) || !errors.Is(err, errSentinel) {
 		t.Errorf("the function got %v, and the caller %v", c.err, err)
 	}
@@ -75,11 +70,11 @@ func TestResolve_OfAnUndo(t *testing.T) {
 	for name, test := range map[string]struct {
 		finding operation.Finding
 		undos   int
-		refused bool
+		err     error
 	}{
-		"Happened":    {operation.Happened(nil), 1, false},
-		"NotHappened": {operation.NotHappened, 2, false},
-		"Refused":     {operation.Refused(nil), 1, true},
+		"Happened":    {operation.Happened(nil), 1, nil},
+		"NotHappened": {operation.NotHappened, 2, nil},
+		"Refused":     {operation.Refused(nil), 1, operation.ErrNotParked},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,25 +89,19 @@ func TestResolve_OfAnUndo(t *testing.T) {
 					}))
 				return errors.Join(err, idem.Reject(declined))
 			})
-			var parked *operation.ParkedError
-			_, err := d.Do(t.Context(), s.pool, scope, name, hashA, 0)
-			if !errors.As(err, &parked) || parked.Reason != operation.ReasonCallInDoubt || parked.Step != "charge" {
-				t.Fatal(err)
-			}
+			parked := parkedAt(t, "charge", operation.ReasonCallInDoubt)(d.Do(t.Context(), s.pool, scope, name, hashA, ""))
 			if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Kind != "undo" || !slices.Equal(status.Undos, []string{"charge"}) {
 				t.Errorf("%+v, %v", status, err)
 			}
-			err = operation.Resolve(t.Context(), s.pool, parked.OperationID, test.finding)
-			if test.refused {
-				if !errors.Is(err, operation.ErrNotParked) {
-					t.Error(err)
-				}
+			preview, err := operation.PreviewCancel(t.Context(), s.pool, parked.OperationID)
+			if err != nil || preview.Parks != operation.ReasonCallInDoubt || !slices.Equal(preview.InDoubt, []string{"charge"}) {
+				t.Errorf("%+v, %v, want charge in doubt", preview, err)
+			}
+			want(t, test.err)(nil, operation.Resolve(t.Context(), s.pool, parked.OperationID, test.finding))
+			if test.err != nil {
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if res, err := d.Do(t.Context(), s.pool, scope, name, hashA, 0); err != nil || !res.Rejected || undos != test.undos {
+			if res, err := d.Do(t.Context(), s.pool, scope, name, hashA, ""); err != nil || !res.Rejected || undos != test.undos {
 				t.Errorf("%+v, %v after %d undos", res, err, undos)
 			}
 		})
@@ -123,9 +112,9 @@ func TestResolve_OfAnUndo(t *testing.T) {
 func TestResolve_OfADefinitionUsesItsCodec(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	c, id := stuck(t, s, "stuck", operation.WithCodec(gobCodec{}))
-	must(t, c.Resolve(t.Context(), s.pool, id, operation.Happened(inner{7})))
-	if _, err := c.Do(t.Context(), s.pool, scope, "stuck", hashA, 0); err != nil || c.value.N != 7 {
+	c, id, do := stuck(t, s, sealerOf(7), operation.WithCodec(gobCodec{}))
+	must(t, c.Resolve(t.Context(), s.pool, id, operation.Happened(inner{7}), sealerOf(7)))
+	if _, err := do(); err != nil || c.value.N != 7 {
 		t.Errorf("%+v, %v", c.value, err)
 	}
 }
@@ -135,112 +124,88 @@ func TestResolve_OfADefinitionUsesItsCodec(t *testing.T) {
 func TestResolve_BadValueIsGivenAgain(t *testing.T) {
 	t.Parallel()
 	s, sealed := newShop(t), sealerOf(7)
-	var got inner
-	d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := outsideStep(op, "before"); err != nil {
-			return idem.Response{}, err
-		}
-		var err error
-		got, err = operation.Call(op, "call", operation.Once, func(context.Context, string) (inner, error) { return inner{}, errTimeout })
-		return created, err
-	})
-	do := func() error {
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, sealed)
-		return err
-	}
-	want(t, operation.ErrParked)(nil, do())
-	id := s.operationID()
+	c, id, do := stuck(t, s, sealed)
 	for range 2 {
 		must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened("seven"), sealed))
-		var parked *operation.ParkedError
-		if err := do(); !errors.As(err, &parked) || parked.Step != "call" || parked.Reason != operation.ReasonValueUnreadable || !strings.Contains(parked.ReasonText, "a person has given") {
-			t.Fatal(err)
+		if parked := parkedAt(t, "call", operation.ReasonValueUnreadable)(do()); !strings.Contains(parked.ReasonText, "a person has given") {
+			t.Error(parked)
 		}
 	}
 	if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened(inner{8}).Of("before"), sealed); !errors.Is(err, operation.ErrNotParked) {
 		t.Errorf("what a call has returned was changed: %v", err)
 	}
 	must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened(inner{7}), sealed))
-	if err := do(); err != nil || got.N != 7 {
-		t.Errorf("%+v, %v", got, err)
+	if _, err := do(); err != nil || c.value.N != 7 {
+		t.Errorf("%+v, %v", c.value, err)
 	}
 }
 
 // unsure is an operation that parks at a Once call. Its undo and its end write rows.
-func unsure(s *shop, calls *int, fail *error) *operation.Definition[int] {
-	return operation.Define("unsure", func(op *operation.Op, _ int) (idem.Response, error) {
+func unsure(s *shop, calls *int, fail *error) *operation.Definition[string] {
+	return define(func(op *operation.Op) error {
 		if _, err := operation.Tx(op, "before", write("before"), undoBy[string]("undo before")); err != nil {
-			return idem.Response{}, err
+			return err
 		}
 		value, err := operation.Call(op, "call", operation.Once, func(context.Context, string) (string, error) {
 			*calls++
 			return "by the call", *fail
 		}, undoBy[string]("undo call"))
-		if err != nil {
-			return idem.Response{}, err
+		if err == nil {
+			_, err = operation.Tx(op, "after", write(value))
 		}
-		_, err = operation.Tx(op, "after", write(value))
-		return created, err
+		return err
 	})
+}
+
+// act is what a person does about an operation.
+type act func(ctx context.Context, s *shop, id string) error
+
+func retry(ctx context.Context, s *shop, id string) error { return operation.Retry(ctx, s.pool, id) }
+
+func resolve(f operation.Finding) act {
+	return func(ctx context.Context, s *shop, id string) error { return operation.Resolve(ctx, s.pool, id, f) }
+}
+
+func cancelWith(opts ...operation.CancelOption) act {
+	return func(ctx context.Context, s *shop, id string) error { return operation.Cancel(ctx, s.pool, id, opts...) }
 }
 
 func TestParked_ResolveRetryCancel(t *testing.T) {
 	t.Parallel()
+	happened, cancel := resolve(operation.Happened("by a person")), cancelWith()
 	for _, test := range []struct {
-		name  string
-		do    func(ctx context.Context, s *shop, id string) error
-		calls int
-		want  []string
-		err   error
+		name string
+		acts []act
+		want string
+		err  error
 	}{
-		{"it has happened", func(ctx context.Context, s *shop, id string) error {
-			return operation.Resolve(ctx, s.pool, id, operation.Happened("by a person"))
-		}, 1, []string{"before", "by a person"}, nil},
-		{"it has not happened", func(ctx context.Context, s *shop, id string) error {
-			return operation.Resolve(ctx, s.pool, id, operation.NotHappened)
-		}, 1, []string{"before", "undo before"}, operation.ErrNotHappened},
-		{"it was refused", func(ctx context.Context, s *shop, id string) error {
-			return operation.Resolve(ctx, s.pool, id, operation.Refused(errDeclined))
-		}, 1, []string{"before", "undo before"}, errDeclined},
-		{"it was rejected", func(ctx context.Context, s *shop, id string) error {
-			return operation.Resolve(ctx, s.pool, id, operation.Refused(idem.Reject(declined)))
-		}, 1, []string{"before", "undo before"}, nil},
-		{"not known", func(ctx context.Context, s *shop, id string) error {
-			return operation.Retry(ctx, s.pool, id)
-		}, 1, []string{"before"}, operation.ErrParked},
-		{"not known, and not wanted any more", func(ctx context.Context, s *shop, id string) error {
-			return operation.Cancel(ctx, s.pool, id)
-		}, 1, []string{"before"}, operation.ErrParked},
-		{"it has happened, and is not wanted any more", func(ctx context.Context, s *shop, id string) error {
-			return errors.Join(operation.Resolve(ctx, s.pool, id, operation.Happened("by a person")), operation.Cancel(ctx, s.pool, id))
-		}, 1, []string{"before", "undo call", "undo before"}, operation.ErrCanceled},
-		{"it has not happened, and is not wanted any more", func(ctx context.Context, s *shop, id string) error {
-			return errors.Join(operation.Resolve(ctx, s.pool, id, operation.NotHappened), operation.Cancel(ctx, s.pool, id))
-		}, 1, []string{"before", "undo before"}, operation.ErrCanceled},
+		{"it has happened", []act{happened}, "before by a person", nil},
+		{"it has not happened", []act{resolve(operation.NotHappened)}, "before undo before", operation.ErrNotHappened},
+		{"it was refused", []act{resolve(operation.Refused(errDeclined))}, "before undo before", errDeclined},
+		{"it was rejected", []act{resolve(operation.Refused(errRejected))}, "before undo before", nil},
+		{"not known", []act{retry}, "before", operation.ErrParked},
+		{"not known, and not wanted any more", []act{cancel}, "before", operation.ErrParked},
+		{"it has happened, and is not wanted any more", []act{happened, cancel}, "before undo call undo before", operation.ErrCanceled},
+		{"it has not happened, and is not wanted any more", []act{resolve(operation.NotHappened), cancel}, "before undo before", operation.ErrCanceled},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			calls, fail := 0, errTimeout
 			d := unsure(s, &calls, &fail)
-			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-			id := s.operationID()
-			status, err := operation.Show(t.Context(), s.pool, id)
-			if err != nil || status.State != operation.StateParked || status.Step != "call" || status.Reason != operation.ReasonCallInDoubt || status.Name != "unsure" {
-				t.Errorf("%+v, %v", status, err)
+			id := parkedAt(t, "call", operation.ReasonCallInDoubt)(s.do(d)).OperationID
+			if status := s.wantParked(id, operation.ReasonCallInDoubt); status.Step != "call" || status.Name != "program" {
+				t.Errorf("%+v", status)
 			}
 			fail = nil
-			must(t, test.do(t.Context(), s, id))
-			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-			if !errors.Is(err, test.err) || res.Rejected != (test.name == "it was rejected") {
-				t.Errorf("got %+v, %v, want %v", res, err, test.err)
+			for _, act := range test.acts {
+				must(t, act(t.Context(), s, id))
 			}
-			if calls != test.calls {
-				t.Errorf("%d calls, want %d", calls, test.calls)
+			res, err := s.do(d)
+			if !errors.Is(err, test.err) || res.Rejected != (test.name == "it was rejected") || calls != 1 {
+				t.Errorf("got %+v, %v, want %v after one call: %d", res, err, test.err, calls)
 			}
-			if diff := cmp.Diff(test.want, s.did()); diff != "" {
-				t.Errorf("(-want +committed):\n%s", diff)
-			}
+			s.wantDid(test.want)
 		})
 	}
 }
@@ -250,19 +215,11 @@ func TestOperator_RefusesUnknownAndEnded(t *testing.T) {
 	s := newShop(t)
 	want(t, nil)(s.checkout().Do(t.Context(), s.pool, scope, "k", hashA, "book"))
 	id := s.operationID()
-	for _, unknown := range []string{"", "'; drop table", "11111111-2222-4333-8444-555555555555"} {
-		if err := operation.Retry(t.Context(), s.pool, unknown); !errors.Is(err, operation.ErrUnknownOperation) {
-			t.Errorf("Retry of %q: %v", unknown, err)
+	for _, do := range []act{retry, cancelWith(), resolve(operation.Happened(1))} {
+		for _, unknown := range []string{"", "'; drop table", unknownID} {
+			want(t, operation.ErrUnknownOperation)(nil, do(t.Context(), s, unknown))
 		}
-	}
-	for name, err := range map[string]error{
-		"Retry":   operation.Retry(t.Context(), s.pool, id),
-		"Cancel":  operation.Cancel(t.Context(), s.pool, id),
-		"Resolve": operation.Resolve(t.Context(), s.pool, id, operation.Happened(1)),
-	} {
-		if !errors.Is(err, operation.ErrNotParked) {
-			t.Errorf("%s of an operation that has ended: %v", name, err)
-		}
+		want(t, operation.ErrNotParked)(nil, do(t.Context(), s, id))
 	}
 }
 
@@ -270,11 +227,8 @@ func TestShow_HasScopeAndSteps(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	calls, fail := 0, errTimeout
-	want(t, operation.ErrParked)(unsure(s, &calls, &fail).Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	status, err := operation.Show(t.Context(), s.pool, s.operationID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	want(t, operation.ErrParked)(unsure(s, &calls, &fail).Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	status := s.state(t, s.operationID())
 	var steps []string
 	for _, step := range status.Steps {
 		if age := status.WakeAt.Sub(step.RecordedAt); age < -time.Minute || age > time.Minute {
@@ -297,7 +251,7 @@ func (s *shop) acts() string {
 func parkedAtCall(t *testing.T, s *shop) string {
 	t.Helper()
 	calls, fail := 0, errTimeout
-	want(t, operation.ErrParked)(unsure(s, &calls, &fail).Do(t.Context(), s.pool, scope, "a-key-of-some-length", hashA, 0))
+	want(t, operation.ErrParked)(unsure(s, &calls, &fail).Do(t.Context(), s.pool, scope, "a-key-of-some-length", hashA, ""))
 	return s.operationID()
 }
 
@@ -305,15 +259,13 @@ func TestAudit_OneRowForEachAct(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, want string
-		do         func(ctx context.Context, s *shop, id string) error
+		do         act
 	}{
-		{"retry", "retry|running", func(ctx context.Context, s *shop, id string) error { return operation.Retry(ctx, s.pool, id) }},
-		{"cancel without calling", "cancel|to be undone, without calling", func(ctx context.Context, s *shop, id string) error {
-			return operation.Cancel(ctx, s.pool, id, operation.WithoutCalling())
-		}},
-		{"happened", "resolve|happened", func(ctx context.Context, s *shop, id string) error {
-			return operation.Resolve(ctx, s.pool, id, operation.Happened("by a person"))
-		}},
+		{"retry", "retry|running", retry},
+		{"cancel without calling", "cancel|to be undone, without calling", cancelWith(operation.WithoutCalling())},
+		{"happened", "resolve|happened", resolve(operation.Happened("by a person"))},
+		{"not happened", "resolve|not happened", resolve(operation.NotHappened)},
+		{"refused", "resolve|refused", resolve(operation.Refused(nil))},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -336,15 +288,12 @@ func TestAudit_NoRowForARefusedAct(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := parkedAtCall(t, s)
-	status, err := operation.Show(t.Context(), s.pool, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := s.state(t, id)
 	status.Epoch++
 	for name, err := range map[string]error{
 		"another epoch":         operation.Resolve(t.Context(), s.pool, id, operation.NotHappened.As(status)),
 		"another step":          operation.Resolve(t.Context(), s.pool, id, operation.NotHappened.Of("elsewhere")),
-		"no such operation":     operation.Retry(t.Context(), s.pool, "11111111-2222-4333-8444-555555555555"),
+		"no such operation":     operation.Retry(t.Context(), s.pool, unknownID),
 		"a value without codec": operation.Resolve(t.Context(), s.pool, id, operation.Happened(make(chan int))),
 	} {
 		if err == nil {

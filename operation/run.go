@@ -50,7 +50,7 @@ func (w *work) run(ctx context.Context, tx *txn.Tx) bridge.Ending {
 
 // runOnce runs the function once.
 func (w *work) runOnce(ctx context.Context, tx *txn.Tx) (op *Op, end bridge.Ending) {
-	op = &Op{work: w, tx: tx}
+	op = &Op{work: w, tx: tx, occurrences: map[string]int{}}
 	op.ctx, op.cancel = context.WithCancelCause(ctx)
 	defer op.cancel(nil)
 	returned := false

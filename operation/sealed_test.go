@@ -1,7 +1,6 @@
 package operation_test
 
 import (
-	"bytes"
 	"errors"
 	"testing"
 
@@ -9,25 +8,17 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
-	"github.com/idem-go/idem/seal"
 )
 
 // Inputs and values are sealed, whichever process continues the operation.
 func TestSealer_SealsInputsAndValues(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	sealer := seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}})
 	d := operation.Define("secret", func(op *operation.Op, in string) (idem.Response, error) {
 		value, err := operation.Tx(op, "keep", func(pgx.Tx) (string, error) { return "the secret value", nil })
-		if err != nil {
-			return idem.Response{}, err
-		}
-		if err := operation.Sleep(op, "pause", 20*3600e9); err != nil {
-			return idem.Response{}, err
-		}
-		return idem.Response{Status: 200, Body: []byte(in + ", " + value)}, nil
+		return idem.Response{Status: 200, Body: []byte(in + ", " + value)}, first(err, longSleep(op, ""))
 	})
-	sealed := idem.WithSealer(sealer)
+	sealed := sealerOf(7)
 	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, "the secret input", sealed, idem.WithWait(0)))
 	s.wantCount(0, `select count(*) from idem.operations o join idem.steps s on s.operation_id = o.id
 		where position('secret'::bytea in o.input) > 0 or position('secret'::bytea in s.value) > 0`)
@@ -39,8 +30,5 @@ func TestSealer_SealsInputsAndValues(t *testing.T) {
 	s.workWith(t, operation.WorkerConfig{Options: []idem.Option{sealed}}, d)
 	eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.records where state = 'completed'`) == 1 })
 	s.wantCount(0, `select count(*) from idem.records where position('secret'::bytea in body) > 0 or sealed_by is null`)
-	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", sealed)
-	if err != nil || string(res.Body) != "the secret input, the secret value" {
-		t.Errorf("%s, %v", res.Body, err)
-	}
+	wantBody(t, "the secret input, the secret value")(d.Do(t.Context(), s.pool, scope, "k", hashA, "", sealed))
 }

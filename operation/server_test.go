@@ -29,11 +29,7 @@ func asynchronous(t *testing.T) (*pgserver.Server, *shop) {
 }
 
 // flush writes all commits to the disk.
-func (s *shop) flush() {
-	if _, err := s.pool.Exec(s.t.Context(), `checkpoint`); err != nil {
-		s.t.Fatal(err)
-	}
-}
+func (s *shop) flush() { s.exec(`checkpoint`) }
 
 // A server with synchronous_commit off crashes during a call. The call is recorded as begun, by the
 // first commit, a later one, or the takeover.
@@ -54,13 +50,9 @@ func TestCall_SurvivesAnAsynchronousServer(t *testing.T) {
 			b := newBlocked(s, c.policy)
 			keys := make(chan string, 8)
 			d := operation.Define("crashed", func(op *operation.Op, _ string) (idem.Response, error) {
-				if err := localStep(op, "before"); err != nil {
-					return idem.Response{}, err
-				}
+				_ = localStep(op, "before")
 				if c.later {
-					if _, err := operation.Call(op, "first", c.policy, func(context.Context, string) (string, error) { return "", nil }); err != nil {
-						return idem.Response{}, err
-					}
+					_ = outsideStep(op, "first")
 				}
 				_, err := operation.Call(op, "call", c.policy, func(ctx context.Context, key string) (string, error) {
 					keys <- key
@@ -71,14 +63,10 @@ func TestCall_SurvivesAnAsynchronousServer(t *testing.T) {
 			})
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
-			told := make(chan error, 1)
 			if c.started {
-				want(t, nil)(s.start(d, "k", hashA, true))
+				s.startAll(d, "k")
 			}
-			go func() {
-				_, err := d.Do(ctx, s.pool, scope, "k", hashA, "")
-				told <- err
-			}()
+			told := s.goDo(ctx, d)
 			await(t, "the call", b.begun)
 			first := <-keys
 			server.Kill()
@@ -88,9 +76,7 @@ func TestCall_SurvivesAnAsynchronousServer(t *testing.T) {
 			await(t, "the caller", told)
 			must(t, server.Start(t.Context()))
 			s = shopOn(t, server.DSN())
-			if n := s.count(`select count(*) from idem.records r join idem.operations o on o.id = r.execution_id where o.step = 'call'`); n != 1 {
-				t.Fatalf("%d operations are recorded with their call", n)
-			}
+			s.wantCount(1, `select count(*) from idem.records r join idem.operations o on o.id = r.execution_id where o.step = 'call'`)
 			b.release <- nil
 			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
 			switch {
@@ -117,44 +103,34 @@ func TestOperator_SurvivesAnAsynchronousServer(t *testing.T) {
 	server, s := asynchronous(t)
 	d := operation.Define("told", func(*operation.Op, string) (idem.Response, error) { return created, nil })
 	for name, c := range map[string]struct {
-		act  func(s *shop, id string) error
+		act  act
 		want string // what it leaves
 	}{
 		"signal in a transaction": {
-			func(s *shop, id string) error {
-				return pgx.BeginFunc(s.t.Context(), s.pool, func(tx pgx.Tx) error { return operation.Signal(s.t.Context(), tx, id, "paid", 1) })
+			func(ctx context.Context, s *shop, id string) error {
+				return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return operation.Signal(ctx, tx, id, "paid", 1) })
 			},
 			`select count(*) from idem.signals where operation_id = $1`,
 		},
-		"cancel": {
-			func(s *shop, id string) error { return operation.Cancel(s.t.Context(), s.pool, id) },
-			`select count(*) from idem.operations where id = $1 and canceled`,
-		},
+		"cancel": {cancelWith(), `select count(*) from idem.operations where id = $1 and canceled`},
 		"resolve": {
-			func(s *shop, id string) error {
-				if _, err := s.pool.Exec(s.t.Context(), `update idem.operations set state = 'parked', reason = 'call_in_doubt', reason_step = 'charge', kind = 'call', seq = 1, step = 'charge' where id = $1`, id); err != nil {
-					return err
-				}
+			func(ctx context.Context, s *shop, id string) error {
+				s.exec(`update idem.operations set state = 'parked', reason = 'call_in_doubt', reason_step = 'charge', kind = 'call', seq = 1, step = 'charge' where id = $1`, id)
 				s.flush()
-				return operation.Resolve(s.t.Context(), s.pool, id, operation.Happened(""))
+				return operation.Resolve(ctx, s.pool, id, operation.Happened(""))
 			},
 			`select count(*) from idem.steps where operation_id = $1 and outcome = 'resolved'`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			id, err := s.start(d, name, hashA, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			id := s.startAll(d, name)[0]
 			s.flush()
-			must(t, c.act(s, id))
+			must(t, c.act(t.Context(), s, id))
 			server.Kill()
 			await(t, "the end of the server", server.Done())
 			must(t, server.Start(t.Context()))
 			s.pool.Reset()
-			if n := s.count(c.want, id); n != 1 {
-				t.Errorf("%d rows, want 1", n)
-			}
+			s.wantCount(1, c.want, id)
 		})
 	}
 }
@@ -175,9 +151,8 @@ func newPair(t *testing.T) *pair {
 	t.Cleanup(func() { _ = p.standby.Close() })
 	p.port.Store(int64(p.primary.Port()))
 	s := shopOn(t, p.primary.DSN())
-	for _, sql := range []string{`alter system set synchronous_standby_names = 'second'`, `select pg_reload_conf()`} {
-		s.exec(sql)
-	}
+	s.exec(`alter system set synchronous_standby_names = 'second'`)
+	s.exec(`select pg_reload_conf()`)
 	eventually(t, "the standby to be synchronous", func() bool { return s.count(`select count(*) from pg_stat_replication where sync_state = 'sync'`) == 1 })
 	return p
 }
@@ -222,11 +197,11 @@ func TestDo_OutlivesAFailover(t *testing.T) {
 	for _, key := range []string{"alone", "raced"} { // by a Worker of another process, or not
 		b := newBlocked(s, operation.Keyed(time.Hour))
 		calls[key] = b
-		b.Definition = operation.Define(key, b.function(s))
+		b.Definition = operation.Define(key, b.function(s, operation.Keyed(time.Hour)))
 		told := make(chan answer, 1)
 		answers[key] = told
 		go func() {
-			res, err := b.Do(context.Background(), s.pool, scope, key, hashA, 0, idem.WithWait(limit), idem.WithRetries(20))
+			res, err := b.Do(context.Background(), s.pool, scope, key, hashA, "", idem.WithWait(limit), idem.WithRetries(20))
 			told <- answer{res, err}
 		}()
 		await(t, "the call", b.begun)
@@ -238,7 +213,7 @@ func TestDo_OutlivesAFailover(t *testing.T) {
 		close(b.release) // the bank answers, whatever happens to the database
 	}
 	rival := newBlocked(other, operation.Keyed(time.Hour))
-	rival.Definition = operation.Define("raced", rival.function(other))
+	rival.Definition = operation.Define("raced", rival.function(other, operation.Keyed(time.Hour)))
 	close(rival.release)
 	other.work(t, rival)
 	for key, told := range answers {
@@ -247,7 +222,7 @@ func TestDo_OutlivesAFailover(t *testing.T) {
 			if !errors.Is(a.err, idem.ErrInProgress) && !idem.Retryable(a.err) {
 				t.Fatal(key, a.err)
 			}
-			a.Result, a.err = calls[key].Do(t.Context(), s.pool, scope, key, hashA, 0, idem.WithWait(limit))
+			a.Result, a.err = calls[key].Do(t.Context(), s.pool, scope, key, hashA, "", idem.WithWait(limit))
 		}
 		if a.err != nil || a.Status != 201 {
 			t.Errorf("%s: %+v, %v", key, a.Result, a.err)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/seal"
@@ -75,22 +76,15 @@ func TestSignal_IsSealedAndBound(t *testing.T) {
 	send(mine, "approve", "a secret yes")
 	send(other, "approve", "another secret")
 	const readable = `position('secret'::bytea in value) > 0`
-	if n := s.count(`select count(*) from idem.signals where ` + readable); n != 0 {
-		t.Error("a signal is readable")
-	}
+	s.wantCount(0, `select count(*) from idem.signals where `+readable)
 	swap := `update idem.signals set value = (select value from idem.signals where operation_id = '` + other + `') where operation_id = $1 and name = 'approve'`
 	s.exec(swap, mine)
 	s.exec(`update idem.operations set wake_at = clock_timestamp()`) // the pause is over
 	if _, err := d.Do(t.Context(), s.pool, scope, "mine", hashA, "", sealed, idem.WithWait(0)); !errors.Is(err, idem.ErrUnreadable) {
 		t.Errorf("with the value of another operation: %v", err)
 	}
-	res, err := d.Do(t.Context(), s.pool, scope, "other", hashA, "", sealed, idem.WithWait(0))
-	if err != nil || string(res.Body) != "another secret" {
-		t.Errorf("%s, %v", res.Body, err)
-	}
-	if n := s.count(`select count(*) from idem.steps where ` + readable); n != 0 {
-		t.Error("the value of the step is readable")
-	}
+	wantBody(t, "another secret")(d.Do(t.Context(), s.pool, scope, "other", hashA, "", sealed, idem.WithWait(0)))
+	s.wantCount(0, `select count(*) from idem.steps where `+readable)
 }
 
 // An unsealed signal would count as sent, and the operation could not read it.
@@ -106,9 +100,7 @@ func TestSignal_UnsealedIsRefusedByASealedOperation(t *testing.T) {
 	must(t, operation.Signal(t.Context(), s.pool, plain, "approve", "plain"))
 	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
 	for key, opts := range map[string][]idem.Option{"sealed": {sealed}, "plain": nil} {
-		if res, err := d.Do(t.Context(), s.pool, scope, key, hashA, "", opts...); err != nil || string(res.Body) != key {
-			t.Errorf("%s: %s, %v", key, res.Body, err)
-		}
+		wantBody(t, key)(d.Do(t.Context(), s.pool, scope, key, hashA, "", opts...))
 	}
 	if err := operation.Signal(t.Context(), s.pool, id, "approve", "plain"); err != nil {
 		t.Errorf("for an operation that has ended: %v", err)
@@ -121,14 +113,9 @@ func TestSignal_UnreadableIsReplacedByTheNext(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := operation.Define("amount", func(op *operation.Op, _ string) (idem.Response, error) {
-		if err := operation.Sleep(op, "amount", 20*time.Hour); err != nil {
-			return idem.Response{}, err
-		}
-		amount, err := operation.Await[int](op, "amount", 20*time.Hour)
-		if err != nil {
-			return idem.Response{}, err
-		}
-		return idem.Response{Status: 200, Body: fmt.Append(nil, amount)}, operation.Sleep(op, "then", 20*time.Hour)
+		err := operation.Sleep(op, "amount", 20*time.Hour)
+		amount, other := operation.Await[int](op, "amount", 20*time.Hour)
+		return idem.Response{Status: 200, Body: fmt.Append(nil, amount)}, first(err, other, operation.Sleep(op, "then", 20*time.Hour))
 	})
 	id := s.waits(t, d, "k")
 	send := func(value any) {
@@ -156,9 +143,7 @@ func TestSignal_UnreadableIsReplacedByTheNext(t *testing.T) {
 	s.waits(t, d, "k")
 	send(10) // it has received the one before
 	s.elapse()
-	if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); err != nil || string(res.Body) != "7" {
-		t.Errorf("%s, %v", res.Body, err)
-	}
+	wantBody(t, "7")(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 }
 
 // elapse makes operations due that are to be due within a day, as if the clock jumped.
@@ -167,20 +152,7 @@ func (s *shop) elapse() {
 	const day = ` - interval '1 day'`
 	// Both at once: a worker that saw the first alone would put the operation to sleep anew, until
 	// a moment that is not moved any more.
-	err := pgx.BeginFunc(context.Background(), s.pool, func(tx pgx.Tx) error {
-		for _, sql := range []string{
-			`update idem.operations set wake_at = wake_at` + day + `, since = since` + day,
-			`update idem.steps set due_at = due_at` + day,
-		} {
-			if _, err := tx.Exec(context.Background(), sql); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.exec(`with steps as (update idem.steps set due_at = due_at` + day + `) update idem.operations set wake_at = wake_at` + day + `, since = since` + day)
 }
 
 // isFree reports whether an operation waits and has no owner.
@@ -192,82 +164,52 @@ func (s *shop) isFree(step string) bool {
 func TestSleep_LongFreesTheCaller(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	d := operation.Define("sleep", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := localStep(op, "before"); err != nil {
-			return idem.Response{}, err
-		}
-		if err := operation.Sleep(op, "cool off", 20*time.Hour); err != nil {
-			return idem.Response{}, err
-		}
-		return created, localStep(op, "after")
+	d := define(func(op *operation.Op) error {
+		return first(localStep(op, "before"), operation.Sleep(op, "cool off", 20*time.Hour), localStep(op, "after"))
 	})
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+	want(t, idem.ErrInProgress)(s.do(d, idem.WithWait(0)))
 	if did := fmt.Sprint(s.did()); did != "[before]" || !s.isFree("cool off") {
 		t.Errorf("%s is committed, asleep: %t", did, s.isFree("cool off"))
 	}
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("woken too early: %v", err)
-	}
-	s.elapse() // while no process is there
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+	want(t, idem.ErrInProgress)(s.do(d, idem.WithWait(0))) // it is not woken early
+	s.elapse()                                             // while no process is there
+	want(t, nil)(s.do(d, idem.WithWait(0)))
 	s.wantDid("before after")
 }
 
 // approval waits for a person to say yes or no.
-func approval() *operation.Definition[int] {
-	return operation.Define("approval", func(op *operation.Op, _ int) (idem.Response, error) {
+func approval() *operation.Definition[string] {
+	return operation.Define("approval", func(op *operation.Op, _ string) (idem.Response, error) {
 		yes, err := operation.Await[bool](op, "approve", 20*time.Hour)
 		if errors.Is(err, operation.ErrTimeout) {
 			_, err := operation.Tx(op, "time out", write("timed out"))
 			return idem.Response{Status: 408}, err
 		}
-		if err != nil {
-			return idem.Response{}, err
-		}
-		_, err = operation.Tx(op, "decide", write(fmt.Sprint("approved: ", yes)))
-		return created, err
+		_, other := operation.Tx(op, "decide", write(fmt.Sprint("approved: ", yes)))
+		return created, first(err, other)
 	})
 }
 
 func TestSignal_FirstWinsAndEarlyOnesWait(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	start := func(key string) string {
-		var id string
-		err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) (err error) {
-			id, err = approval().Start(t.Context(), tx, scope, key, hashA, 0)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return id
-	}
-	early := start("early")
+	early := s.startAll(approval(), "early")[0]
 	for _, value := range []bool{true, false} {
 		must(t, operation.Signal(t.Context(), s.pool, early, "approve", value))
 	}
-	late := start("late")
+	late := s.startAll(approval(), "late")[0]
 	s.work(t, approval())
 	eventually(t, "both to wait", func() bool { return s.isFree("approve") })
-	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
-		return operation.Signal(t.Context(), tx, late, "approve", false)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "both to end", func() bool { return s.count(`select count(*) from idem.operations where state = 'completed'`) == 2 })
+	must(t, pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error { return operation.Signal(t.Context(), tx, late, "approve", false) }))
+	eventually(t, "both to end", s.completed(2))
 	for step, want := range map[string]string{early: "approved: true", late: "approved: false"} {
 		if got := s.text(`select step from done where operation_id = $1`, step); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	s.wantCount(0, `select count(*) from idem.signals where not taken`)
-	if err := operation.Signal(t.Context(), s.pool, "11111111-2222-4333-8444-555555555555", "approve", true); !errors.Is(err, operation.ErrUnknownOperation) {
-		t.Errorf("an operation that there is not: %v", err)
-	}
-	if err := operation.Signal(t.Context(), s.pool, "'; drop table", "approve", true); !errors.Is(err, operation.ErrUnknownOperation) {
-		t.Errorf("an id that is none: %v", err)
+	for _, id := range []string{unknownID, "'; drop table"} {
+		want(t, operation.ErrUnknownOperation)(nil, operation.Signal(t.Context(), s.pool, id, "approve", true))
 	}
 }
 
@@ -276,18 +218,16 @@ func TestSignal_BetweenLookAndWait(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c, behind := newTraffic(t, s)
-	c.onStatement("ReadSignal", func() {
-		id := s.operationID()
-		must(t, operation.Signal(context.Background(), s.pool, id, "approve", true))
-	})
-	d := operation.Define("approval", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := outsideStep(op, "ask"); err != nil {
-			return idem.Response{}, err
+	match := pgproxy.Contains("ReadSignal")
+	c.proxy.Observe(func(e pgproxy.Event) {
+		if e.Stage == pgproxy.Answered && match(e.Statement) {
+			must(t, operation.Signal(context.Background(), s.pool, s.operationID(), "approve", true))
 		}
-		if _, err := operation.Await[bool](op, "approve", 20*time.Hour); err != nil {
-			return idem.Response{}, err
-		}
-		return created, nil
 	})
-	want(t, nil)(d.Do(t.Context(), behind.pool, scope, "k", hashA, 0, idem.WithWait(limit)))
+	d := define(func(op *operation.Op) error {
+		err := outsideStep(op, "ask")
+		_, other := operation.Await[bool](op, "approve", 20*time.Hour)
+		return first(err, other)
+	})
+	want(t, nil)(behind.do(d, idem.WithWait(limit)))
 }

@@ -79,9 +79,6 @@ func (op *Op) follow(d decision) error {
 // numbered returns the name of a step, with "#2" and so on if the function uses the name again. An
 // undo has the name of its step, so the steps that may have undos share one count for all kinds.
 func (op *Op) numbered(kind db.StepKind, name string) string {
-	if op.occurrences == nil {
-		op.occurrences = map[string]int{}
-	}
 	used := name
 	if kind == db.SleepStep || kind == db.AwaitStep {
 		used = string(kind) + "\n" + name
@@ -105,6 +102,7 @@ func haltOnPanic[T any](op *Op, name string, do func() (T, error)) (T, error) {
 	returned := false
 	defer func() {
 		if !returned {
+			op.unplanned = cmp.Or(op.unplanned, op.seq)
 			_ = op.halt(stopFailed, recoveredError(name))
 		}
 	}()
@@ -143,7 +141,7 @@ func (p *callPanic) rethrow(op *Op, name string) {
 // that is not recorded yet. It returns nil if there is none, or if another process has recorded an
 // outcome since.
 func (w *work) unrecordedOutcome(s *step) *db.Step {
-	if row, _ := w.journal.row(s.seq); row.Outcome != db.StepBegun {
+	if w.journal.rows[s.seq].Outcome != db.StepBegun {
 		return nil
 	}
 	if known, ok := w.unrecorded[s.seq]; ok && known.Kind == s.kind && known.Name == s.name {
@@ -155,7 +153,7 @@ func (w *work) unrecordedOutcome(s *step) *db.Step {
 // record adds the outcome of a step to the next commit. It replaces a pending row of the same
 // position. If the step is known to have no row in idem.steps yet, an INSERT suffices.
 func (op *Op) record(s *step, outcome db.StepOutcome, value []byte) *db.RecordStep {
-	_, recorded := op.work.journal.row(s.seq)
+	_, recorded := op.work.journal.rows[s.seq]
 	r := db.RecordStep{
 		OperationID: op.work.operation,
 		Step:        db.Step{Seq: s.seq, Kind: s.kind, Name: s.name, Outcome: outcome, Value: value, Undos: s.undos},
@@ -181,8 +179,7 @@ func (op *Op) outcomeOf(seq int) db.StepOutcome {
 			return op.pending[i].Step.Outcome
 		}
 	}
-	s, _ := op.work.journal.row(seq)
-	return s.Outcome
+	return op.work.journal.rows[seq].Outcome
 }
 
 // replay returns the recorded outcome of a step.
@@ -290,9 +287,8 @@ func planUndos[T any](op *Op, s *step, undos []Undo[T], value func() (T, error))
 // Tx takes a step in Postgres: the writes of do through tx are committed together with the value of
 // the step. Neighboring Tx share a transaction. It is committed before a Call, a Sleep, an Await or
 // a Child, with the answer of the operation, or by Checkpoint. It is rolled back if the operation
-// ends in a rejection or an error before that. The rules for the fn of idem.Do hold for
-// do. If do ends the transaction itself, the operation parks, unless nothing of it is committed
-// yet.
+// ends in a rejection or an error before that. The rules for the fn of idem.Do hold for do. If do
+// ends the transaction itself, the operation parks, unless nothing of it is committed yet.
 //
 // If do returns an error, its writes are rolled back, the writes of earlier steps stay, and the
 // function gets the error. A constraint that is deferred to the COMMIT may fail there. Then the
@@ -425,7 +421,7 @@ func (op *Op) Changed(name string) bool {
 		return false
 	}
 	j, next := &op.work.journal, op.seq+1
-	recorded, ok := j.steps[next]
+	recorded, ok := j.rows[next]
 	switch {
 	case ok && recorded.Kind == db.ChangedStep && recorded.Name == name:
 		op.seq = next

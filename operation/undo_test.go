@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
@@ -26,17 +25,14 @@ func undoBy[T any](step string) operation.Undo[T] {
 // trip books three things and then comes to an end that the test chooses.
 func (s *shop) trip(end func(op *operation.Op) (idem.Response, error)) *operation.Definition[string] {
 	return operation.Define("trip", func(op *operation.Op, _ string) (idem.Response, error) {
-		if _, err := operation.Tx(op, "flight", write("flight"), undoBy[string]("cancel flight")); err != nil {
-			return idem.Response{}, err
-		}
+		_, _ = operation.Tx(op, "flight", write("flight"), undoBy[string]("cancel flight"))
 		refund := operation.UndoCall(operation.Keyed(time.Hour), func(ctx context.Context, key, _ string) error {
 			_, err := s.bank.charge(ctx, key)
 			return errors.Join(err, writeOutside(ctx, s, "refund"))
 		})
-		if _, err := operation.Call(op, "pay", operation.Keyed(time.Hour), s.bank.charge, refund); err != nil {
-			return idem.Response{}, err
-		}
-		if _, err := operation.Tx(op, "hotel", write("hotel"), undoBy[string]("cancel hotel")); err != nil {
+		_, err := operation.Call(op, "pay", operation.Keyed(time.Hour), s.bank.charge, refund)
+		_, other := operation.Tx(op, "hotel", write("hotel"), undoBy[string]("cancel hotel"))
+		if err := first(err, other); err != nil {
 			return idem.Response{}, err
 		}
 		return end(op)
@@ -102,24 +98,19 @@ func TestUndo_ThatFailsParksUntilRetry(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			fails := true
-			d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
-				_, err := operation.Call(op, "reserve", operation.Keyed(time.Hour), s.bank.charge, undoBy[string]("release"))
-				if err != nil {
-					return idem.Response{}, err
+			d := define(func(op *operation.Op) (err error) {
+				for _, step := range []struct {
+					name string
+					undo operation.Undo[string]
+				}{{"reserve", undoBy[string]("release")}, {"charge", undo(&fails)}, {"ship", undoBy[string]("unship")}} {
+					_, failed := operation.Call(op, step.name, operation.Keyed(time.Hour), s.bank.charge, step.undo)
+					err = first(err, failed)
 				}
-				if _, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge, undo(&fails)); err != nil {
-					return idem.Response{}, err
-				}
-				_, err = operation.Call(op, "ship", operation.Keyed(time.Hour), s.bank.charge, undoBy[string]("unship"))
-				return idem.Response{}, errors.Join(err, idem.Reject(declined))
+				return first(err, errRejected)
 			})
 			for range 2 {
-				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
-				var parked *operation.ParkedError
-				if !errors.As(err, &parked) || parked.Reason != operation.ReasonUndoFailed || parked.Step != "charge" || idem.Retryable(err) {
-					t.Fatal(err)
-				}
-				if !strings.HasPrefix(parked.ReasonText, `the undo of step "charge" has failed: the card is declined`) {
+				parked := parkedAt(t, "charge", operation.ReasonUndoFailed)(s.do(d, idem.WithWait(0)))
+				if idem.Retryable(parked) || !strings.HasPrefix(parked.ReasonText, `the undo of step "charge" has failed: the card is declined`) {
 					t.Error(parked.ReasonText)
 				}
 			}
@@ -127,11 +118,17 @@ func TestUndo_ThatFailsParksUntilRetry(t *testing.T) {
 			if err != nil || !slices.Equal(status.Undos[max(0, len(status.Undos)-2):], []string{"charge", "reserve"}) || status.Kept != nil {
 				t.Errorf("%+v, %v", status, err)
 			}
+			if name == "UndoTx" { // it is not in doubt, so there is no key to ask for, and nothing to resolve
+				if status.Kind != "" || status.Step != "charge" {
+					t.Errorf("%+v", status)
+				}
+				for _, finding := range []operation.Finding{operation.Happened("other"), operation.NotHappened} {
+					want(t, operation.ErrNotParked)(nil, operation.Resolve(t.Context(), s.pool, s.operationID(), finding))
+				}
+			}
 			fails = false
 			must(t, operation.Retry(t.Context(), s.pool, s.operationID()))
-			if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || !res.Rejected {
-				t.Errorf("%+v, %v", res, err)
-			}
+			wantRejected(t)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 			s.wantDid("unship", "release")
 		})
 	}
@@ -188,16 +185,6 @@ func (b book) declines(op *operation.Op, name string, undos ...string) error {
 }
 
 var errRejected = idem.Reject(declined)
-
-// first returns the first error.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // Small programs check the rules of Undo.
 func TestUndo_Programs(t *testing.T) {
@@ -267,16 +254,12 @@ func TestUndo_Programs(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
-				return created, test.program(book{s}, op)
-			})
+			d := define(func(op *operation.Op) error { return test.program(book{s}, op) })
 			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
 			if err != nil && !errors.Is(err, errDeclined) {
 				t.Fatal(err)
 			}
-			if got := strings.Join(s.did(), " "); got != test.want {
-				t.Errorf("%s, want %s", got, test.want)
-			}
+			s.wantDid(test.want)
 			if s.count(`select count(*) from idem.operations`) == 0 {
 				return
 			}
@@ -292,13 +275,11 @@ func TestUndo_Programs(t *testing.T) {
 func TestCancel_UndoesWhatIsDone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	d := operation.Define("waits", func(op *operation.Op, _ string) (idem.Response, error) {
+	d := define(func(op *operation.Op) error {
 		b := book{s}
-		err := first(b.tx(op, "reserve", "release"), b.call(op, "check"), b.call(op, "charge", "refund"), operation.Sleep(op, "nap", time.Hour))
-		return created, err
+		return first(b.tx(op, "reserve", "release"), b.call(op, "check"), b.call(op, "charge", "refund"), operation.Sleep(op, "nap", time.Hour))
 	})
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
-	id := s.operationID()
+	id := s.waits(t, d, "k")
 	preview, err := operation.PreviewCancel(t.Context(), s.pool, id)
 	if got := fmt.Sprint(preview); err != nil || got != "{[] false false  [charge reserve] [check]}" {
 		t.Errorf("the preview is %s, %v", got, err)
@@ -311,10 +292,7 @@ func TestCancel_UndoesWhatIsDone(t *testing.T) {
 	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
 		t.Errorf("Cancel of what Cancel has ended: %v", err)
 	}
-	status, err := operation.Show(t.Context(), s.pool, id)
-	if err != nil || status.State != operation.StateUndone || fmt.Sprint(status.Kept) != "[check]" {
-		t.Errorf("%+v, %v", status, err)
-	}
+	s.wantState(id, operation.StateUndone, "check")
 }
 
 // The writes of the Tx since the last commit may be committed without their rows. Another run would
@@ -342,26 +320,25 @@ func TestTxEnded_Parks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			d := operation.Define("guilty", func(op *operation.Op, _ int) (idem.Response, error) {
+			d := define(func(op *operation.Op) error {
 				if test.undone {
 					_, err := operation.Call(op, "bad", operation.Keyed(time.Hour), s.bank.charge, operation.UndoTx(func(tx pgx.Tx, _ string) error { return test.guilty(tx) }))
 					if err == nil {
 						_, err = operation.Call(op, "book", operation.Keyed(time.Hour), s.bank.charge, undoBy[string]("book"))
 					}
-					return idem.Response{}, errors.Join(err, idem.Reject(declined))
+					return first(err, errRejected)
 				}
-				err := first(outsideStep(op, "call"), localStep(op, "book"), operation.Exec(op, "bad", test.guilty), test.next(op, "next"))
-				_ = err // whatever the function makes of it
-				return created, nil
+				// whatever the function makes of the error
+				return ignore(first(outsideStep(op, "call"), localStep(op, "book"), operation.Exec(op, "bad", test.guilty), test.next(op, "next")))
 			})
 			kind := map[bool]string{true: "undo", false: "tx"}[test.undone]
 			var parked *operation.ParkedError
-			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
+			_, err := s.do(d, idem.WithWait(0))
 			if !errors.As(err, &parked) || !errors.Is(parked.Cause, idem.ErrTxEnded) || parked.Reason != operation.ReasonTxEnded ||
 				!strings.Contains(parked.ReasonText, kind+` "book", `+kind+` "bad"`) {
 				t.Fatalf("got %v, want that it is parked", err)
 			}
-			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
 			s.wantDid("book")
 		})
 	}
@@ -372,18 +349,10 @@ func TestTxEnded_InTheFirstTransaction(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := define(func(op *operation.Op) error {
-		if _, err := operation.Tx(op, "book", write("book")); err != nil {
-			return err
-		}
-		return operation.Exec(op, "bad", func(tx pgx.Tx) error {
-			_, err := tx.Exec(context.Background(), "commit")
-			return err
-		})
+		return first(localStep(op, "book"), operation.Exec(op, "bad", executing("commit")))
 	})
 	for range 3 {
-		want(t, idem.ErrTxEnded)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(time.Millisecond)))
+		want(t, idem.ErrTxEnded)(s.do(d, idem.WithWait(time.Millisecond)))
 	}
-	if got := s.did(); !cmp.Equal(got, []string{"book"}) {
-		t.Errorf("committed is %q", got)
-	}
+	s.wantDid("book")
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
-	"github.com/idem-go/idem/seal"
 )
 
 // rate is an error that errors.As finds by its type.
@@ -25,20 +23,15 @@ type rate struct{ Percent int }
 func (r *rate) Error() string { return "the rate has changed" }
 
 // approval charges, blocks in a Call until release is closed, and ends in an error.
-func (s *shop) approval(end error, inside chan<- struct{}, release <-chan struct{}) *operation.Definition[int] {
-	return operation.Define("approval", func(op *operation.Op, _ int) (idem.Response, error) {
-		if _, err := operation.Call(op, "charge", operation.Once, s.bank.charge); err != nil {
-			return idem.Response{}, err
-		}
+func (s *shop) approval(end error, inside chan<- struct{}, release <-chan struct{}) *operation.Definition[string] {
+	return operation.Define("approval", func(op *operation.Op, _ string) (idem.Response, error) {
+		_, _ = operation.Call(op, "charge", operation.Once, s.bank.charge)
 		_, err := operation.Call(op, "ask", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
 			inside <- struct{}{}
 			<-release
 			return 0, nil
 		})
-		if err != nil {
-			return idem.Response{}, err
-		}
-		return idem.Response{}, operation.Final(end)
+		return idem.Response{}, first(err, operation.Final(end))
 	})
 }
 
@@ -54,7 +47,7 @@ func TestWaiters_GetTheErrorAndBeginNothing(t *testing.T) {
 	const each = 3
 	answers, waiting := make(chan error, 2*each), make(waits, 2*each)
 	call := func(from *shop) {
-		_, err := d.Do(t.Context(), from.pool, scope, "k", hashA, 0, sealed, idem.WithWait(limit), idem.WithObserver(waiting))
+		_, err := d.Do(t.Context(), from.pool, scope, "k", hashA, "", sealed, idem.WithWait(limit), idem.WithObserver(waiting))
 		answers <- err
 	}
 	go call(s)
@@ -76,10 +69,8 @@ func TestWaiters_GetTheErrorAndBeginNothing(t *testing.T) {
 	if n, _ := s.bank.keys(); n != 1 {
 		t.Errorf("the bank was charged under %d keys", n)
 	}
-	if n := s.count(`select count(*) from idem.steps where position('Percent'::bytea in value) > 0`); n > 0 {
-		t.Error("the error is readable")
-	}
-	if _, err := d.Do(t.Context(), there.pool, scope, "k", hashA, 0, sealed); !operation.IsFinal(err) {
+	s.wantCount(0, `select count(*) from idem.steps where position('Percent'::bytea in value) > 0`)
+	if _, err := d.Do(t.Context(), there.pool, scope, "k", hashA, "", sealed); !operation.IsFinal(err) {
 		t.Error(err)
 	}
 	if n, _ := s.bank.keys(); n != 2 {
@@ -104,23 +95,18 @@ func (waits) TraceEnd(context.Context, idem.TraceEndData) {}
 // values are.
 func TestShow_LastError(t *testing.T) {
 	t.Parallel()
-	sealer := idem.WithSealer(seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}}))
-	for name, opts := range map[string][]idem.Option{"plain": nil, "sealed": {sealer}} {
+	for name, opts := range map[string][]idem.Option{"plain": nil, "sealed": {sealerOf(7)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			bank500 := errors.New("the bank answers 500")
 			answers := make(chan error)
 			policy := operation.Keyed(time.Hour).WithBackoff(time.Millisecond, time.Millisecond).WithMaxAttempts(3)
-			d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
+			d := define(func(op *operation.Op) error {
 				_, err := operation.Call(op, "charge", policy, func(context.Context, string) (int, error) { return 0, <-answers })
-				return created, err
+				return err
 			})
-			ended := make(chan error, 1)
-			go func() {
-				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", opts...)
-				ended <- err
-			}()
+			ended := s.goDo(t.Context(), d, opts...)
 			answers <- bank500
 			eventually(t, "the error to be stored", func() bool { return s.count(`select count(*) from idem.operations where error_attempt = 1`) == 1 })
 			status, err := operation.Show(t.Context(), s.pool, s.operationID(), opts...)
@@ -129,7 +115,7 @@ func TestShow_LastError(t *testing.T) {
 			}
 			answers <- bank500
 			answers <- bank500
-			want(t, operation.ErrParked)(nil, await(t, "the end", ended))
+			want(t, operation.ErrParked)(nil, await(t, "the end", ended).err)
 			status, err = operation.Show(t.Context(), s.pool, s.operationID(), opts...)
 			if e := status.LastError; err != nil || e == nil || e.Attempt != 3 || e.Text != bank500.Error() || status.Reason != operation.ReasonAttemptsExhausted {
 				t.Errorf("%+v, %+v, %v", e, status, err)
@@ -164,32 +150,26 @@ func TestDo_WaiterGetsTheOutcomeItHasWaitedFor(t *testing.T) {
 		})
 		return created, err
 	}, operation.WithErrors(errDeclined))
-	ended, waited := make(chan error, 2), make(chan error, 1)
-	do := func(s *shop, ended chan<- error) {
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
-		ended <- err
-	}
-	go do(s, ended)
+	do := func(s *shop) <-chan answer { return s.goDo(t.Context(), d, idem.WithWait(limit)) }
+	ended := do(s)
 	await(t, "the call", begun)
 	proxy := pgtest.Proxy(t, s.dsn)
 	waiter := s.through(proxy)
 	met := proxy.Next(pgproxy.Answered, pgproxy.Contains("Claim"))
-	go do(waiter, waited)
+	waited := do(waiter)
 	await(t, "the waiter to have looked", met)
 	await(t, "the waiter to have looked again", proxy.Next(pgproxy.Answered, pgproxy.Contains("Claim")))
 	trap := proxy.Arm(pgproxy.Before(pgproxy.Contains("Claim")), pgproxy.Freeze)
 	stands := await(t, "the waiter to stand still", trap.Fired())
 	goOn <- struct{}{}
-	want(t, errDeclined)(nil, await(t, "the first", ended))
+	want(t, errDeclined)(nil, await(t, "the first", ended).err)
 	declines = false
-	go do(there, ended) // the key is used again at once
+	again := do(there) // the key is used again at once
 	await(t, "the second call", begun)
 	goOn <- struct{}{}
-	must(t, await(t, "the second", ended))
+	must(t, await(t, "the second", again).err)
 	stands.Conn.Resume()
-	if err := await(t, "the waiter", waited); !errors.Is(err, errDeclined) {
-		t.Errorf("the waiter got %v", err)
-	}
+	want(t, errDeclined)(nil, await(t, "the waiter", waited).err)
 }
 
 // No operation has a key that idem.Do has answered.
@@ -200,13 +180,6 @@ func TestStart_OfAKeyThatAPlainDoHasAnswered(t *testing.T) {
 	d := operation.Define("plain", func(op *operation.Op, _ string) (idem.Response, error) { return created, nil })
 	if id, err := s.start(d, "k", hashA, true); !errors.Is(err, operation.ErrUnknownOperation) {
 		t.Errorf("%q, %v", id, err)
-	}
-	first, err := s.start(d, "other", hashA, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := s.start(d, "other", hashA, true); err != nil || again != first {
-		t.Errorf("%q, %v, want %q", again, err, first)
 	}
 }
 
@@ -224,9 +197,7 @@ func TestCall_OnceBehindALostAcknowledgement(t *testing.T) {
 			var trap *pgproxy.Trap
 			d := operation.Define("once", func(op *operation.Op, _ string) (idem.Response, error) {
 				if !first {
-					if err := outsideStep(op, "before"); err != nil {
-						return idem.Response{}, err
-					}
+					_ = outsideStep(op, "before")
 				}
 				if trap == nil {
 					trap = proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
@@ -249,7 +220,7 @@ func TestCall_OnceBehindALostAcknowledgement(t *testing.T) {
 func TestWorker_LogsFailingAttempts(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	var log lockedBuffer
+	var log bytes.Buffer // written to by one goroutine at a time
 	tries := 0
 	d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
 		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour).WithBackoff(time.Millisecond, time.Millisecond), func(context.Context, string) (int, error) {
@@ -261,33 +232,11 @@ func TestWorker_LogsFailingAttempts(t *testing.T) {
 		return created, err
 	})
 	want(t, nil)(s.start(d, "secret key", hashA, true))
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- operation.NewWorker(s.pool, operation.WorkerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}, d).Run(ctx)
-	}()
+	stop := s.workWith(t, operation.WorkerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}, d)
 	eventually(t, "the operation to end", s.completed(1))
-	cancel()
-	must(t, await(t, "the worker to end", ended))
+	stop() // so that nothing more is logged
 	text := log.String()
 	if n := strings.Count(text, "the bank answers 500"); n != 3 || strings.Contains(text, "secret key") { // attempts 1, 2 and 4
 		t.Errorf("%d lines:\n%s", n, text)
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,18 +52,8 @@ func (c *WorkerConfig) set() error {
 	case c.Poll != 0 && c.Poll < time.Second/2:
 		return fmt.Errorf("operation: WorkerConfig: Poll is %v, and must be at least half a second", c.Poll)
 	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 16
-	}
-	if c.Poll == 0 {
-		c.Poll = time.Second
-	}
-	if c.Drain == 0 {
-		c.Drain = 10 * time.Second
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Concurrency, c.Poll = cmp.Or(c.Concurrency, 16), cmp.Or(c.Poll, time.Second)
+	c.Drain, c.Logger = cmp.Or(c.Drain, 10*time.Second), cmp.Or(c.Logger, slog.Default())
 	return nil
 }
 
@@ -73,8 +64,6 @@ type Worker struct {
 	pool        *pgxpool.Pool
 	config      WorkerConfig
 	definitions map[string]*definition
-	limited     []string // the names of definitions with WithConcurrency
-	unlimited   []string
 	err         error
 }
 
@@ -89,18 +78,11 @@ func NewWorker(pool *pgxpool.Pool, config WorkerConfig, definitions ...Runnable)
 	w.err = errors.Join(w.err, idem.CheckOptions(config.Options...))
 	for _, r := range definitions {
 		d := r.defined()
-		if d.err != nil {
-			w.err = errors.Join(w.err, d.err)
-		}
+		w.err = errors.Join(w.err, d.err)
 		if w.definitions[d.name] != nil {
 			w.err = errors.Join(w.err, fmt.Errorf("operation: two definitions are called %q", d.name))
 		}
 		w.definitions[d.name] = d
-		if d.concurrency > 0 {
-			w.limited = append(w.limited, d.name)
-		} else {
-			w.unlimited = append(w.unlimited, d.name)
-		}
 	}
 	return w
 }
@@ -283,17 +265,21 @@ func (r *workerRun) take(ctx context.Context, i *presence.Instance, room int, tu
 // for all others. Together they claim no more than there is room for. full is true if a definition
 // was left out.
 func (r *workerRun) looks(room int) (looks []*db.TakeOperations, full bool) {
+	var unlimited []string
 	r.mu.Lock()
-	for _, name := range r.limited {
-		left := r.definitions[name].concurrency - r.busy[name]
-		if left > 0 {
+	for name, d := range r.definitions {
+		switch left := d.concurrency - r.busy[name]; {
+		case d.concurrency == 0:
+			unlimited = append(unlimited, name)
+		case left > 0:
 			looks = append(looks, &db.TakeOperations{Names: []string{name}, Room: left})
+		default:
+			full = true
 		}
-		full = full || left <= 0
 	}
 	r.mu.Unlock()
-	if len(r.unlimited) > 0 {
-		looks = append(looks, &db.TakeOperations{Names: r.unlimited, Room: room})
+	if len(unlimited) > 0 {
+		looks = append(looks, &db.TakeOperations{Names: unlimited, Room: room})
 	}
 	if room < len(looks) {
 		rand.Shuffle(len(looks), func(i, j int) { looks[i], looks[j] = looks[j], looks[i] })

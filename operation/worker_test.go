@@ -2,9 +2,7 @@ package operation_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -65,14 +63,7 @@ func TestWorker_HoldsWithConcurrency(t *testing.T) {
 // workRarely runs a Worker with a long poll until the test ends.
 func (s *shop) workRarely(t *testing.T, definitions ...operation.Runnable) {
 	t.Helper()
-	config := operation.WorkerConfig{Poll: 24 * time.Hour, Drain: time.Second, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- operation.NewWorker(s.pool, config, definitions...).Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		must(t, await(t, "the worker to end", ended))
-	})
+	s.workWith(t, operation.WorkerConfig{Poll: 24 * time.Hour}, definitions...)
 }
 
 const guards = `select count(*) from pg_locks where locktype = 'advisory' and classid = 1768187248 and objsubid = 2
@@ -100,23 +91,14 @@ func TestGuard_TwoAtMost(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := s.checkout()
-	var stops []context.CancelFunc
-	ended := make(chan error, 3)
+	var stops []func()
 	for range 3 {
-		there := shopOn(t, s.dsn)
-		ctx, stop := context.WithCancel(t.Context())
-		stops = append(stops, stop)
-		go func() { ended <- operation.NewWorker(there.pool, operation.WorkerConfig{}, d).Run(ctx) }()
+		stops = append(stops, shopOn(t, s.dsn).workWith(t, operation.WorkerConfig{}, d))
 	}
 	eventually(t, "two guards", func() bool { return s.count(guards) == 2 && s.count(presences) == 3 })
 	stops[0]()
 	stops[1]()
-	for range 2 {
-		must(t, await(t, "a worker to end", ended))
-	}
 	eventually(t, "the third to be a guard", func() bool { return s.count(guards) == 1 && s.count(presences) == 1 })
-	stops[2]()
-	must(t, await(t, "the last worker to end", ended))
 }
 
 // aside returns the shop with a pool and a presence of its own, as another process has.
@@ -125,20 +107,25 @@ func (s *shop) aside(configure ...func(*pgxpool.Config)) *shop {
 	return &shop{t: s.t, pool: pgtest.Open(s.t, s.dsn, configure...), dsn: s.dsn, bank: s.bank}
 }
 
-// startSome begins operations in a process without a Worker.
-func (s *shop) startSome(t *testing.T, d *operation.Definition[string], n int) {
-	t.Helper()
-	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
-		for i := range n {
-			if _, err := d.Start(t.Context(), tx, scope, fmt.Sprint("started ", i), hashA, ""); err != nil {
-				return err
-			}
+// startAll starts operations in one transaction. Their inputs are their keys.
+func (s *shop) startAll(d *operation.Definition[string], keys ...string) (ids []string) {
+	s.t.Helper()
+	must(s.t, pgx.BeginFunc(context.Background(), s.pool, func(tx pgx.Tx) (err error) {
+		for _, key := range keys {
+			id, failed := d.Start(context.Background(), tx, scope, key, hashA, key)
+			ids, err = append(ids, id), first(err, failed)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+		return err
+	}))
+	return ids
+}
+
+// numbered returns n different keys.
+func numbered(n int) (keys []string) {
+	for i := range n {
+		keys = append(keys, fmt.Sprint("k", i))
 	}
+	return keys
 }
 
 // A guard notifies other processes of due operations that it has no room for. They claim them long
@@ -158,7 +145,7 @@ func TestGuard_NotifiesProcessesWithRoom(t *testing.T) {
 		s.aside().workRarely(t, d)
 	}
 	eventually(t, "all processes and two guards", func() bool { return s.count(presences) == processes && s.count(guards) == 2 })
-	s.startSome(t, d, processes)
+	s.startAll(d, numbered(processes)...)
 	eventually(t, "all operations to end", s.completed(processes))
 }
 
@@ -169,14 +156,10 @@ func TestResume_GoesOnAndBeginsNone(t *testing.T) {
 	s := newShop(t)
 	d := s.checkout()
 	for _, id := range []string{unknownID, "'; drop table"} {
-		if err := d.Resume(t.Context(), s.pool, id); !errors.Is(err, operation.ErrUnknownOperation) {
-			t.Errorf("%s: %v", id, err)
-		}
+		want(t, operation.ErrUnknownOperation)(nil, d.Resume(t.Context(), s.pool, id))
 	}
 	id, err := s.start(d, "k", hashA, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 2 { // the second finds that it has ended
 		must(t, d.Resume(t.Context(), s.pool, id))
 	}
@@ -188,21 +171,16 @@ func TestResume_LeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Keyed(time.Hour))
-	answers := b.call(t.Context(), s)
+	answers := s.goDo(t.Context(), b.Definition)
 	await(t, "the call", b.begun)
 	id := s.operationID()
 	for _, there := range []*shop{s, shopOn(t, s.dsn)} { // this process, and another one
 		want(t, idem.ErrInProgress)(nil, b.Resume(t.Context(), there.pool, id))
 	}
-	if epoch := s.count(`select epoch from idem.operations`); epoch != 1 {
-		t.Errorf("it was claimed, in epoch %d", epoch)
-	}
+	s.wantCount(1, `select epoch from idem.operations`)
 	b.release <- nil
 	must(t, await(t, "the answer", answers).err)
-	other, err := s.start(s.checkout(), "other", hashA, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := s.startAll(s.checkout(), "other")[0]
 	if err := b.Resume(t.Context(), s.pool, other); err == nil || b.calls.Load() != 1 {
 		t.Errorf("the function of another definition was run: %v", err)
 	}
@@ -215,16 +193,13 @@ func TestDue_ListsWhatAWorkerWouldClaim(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Keyed(time.Hour))
-	answers := b.call(t.Context(), s)
+	answers := s.goDo(t.Context(), b.Definition)
 	await(t, "the call", b.begun)
 	ids := map[string]string{}
 	start := func(name string, is string) {
 		t.Helper()
 		d := operation.Define(name, func(*operation.Op, string) (idem.Response, error) { return created, nil })
-		id, err := s.start(d, is, hashA, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := s.startAll(d, is)[0]
 		ids[is] = id
 		s.exec(`update idem.operations set `+map[string]string{
 			"late":     `wake_at = clock_timestamp() - interval '2 minutes'`,
@@ -289,13 +264,9 @@ func TestDue_ListsWhatAWorkerWouldClaim(t *testing.T) {
 func (s *shop) start(d *operation.Definition[string], key string, hash idem.Hash, commit bool) (id string, err error) {
 	s.t.Helper()
 	tx, err := s.pool.Begin(context.Background())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer tx.Rollback(context.Background())
-	if _, err := write("order " + key)(tx); err != nil {
-		s.t.Fatal(err)
-	}
+	want(s.t, nil)(write("order " + key)(tx))
 	id, err = d.Start(context.Background(), tx, scope, key, hash, "book")
 	if err == nil && commit {
 		err = tx.Commit(context.Background())
@@ -309,16 +280,12 @@ func TestStart_IsPartOfTheTransaction(t *testing.T) {
 	checkout := s.checkout()
 	want(t, nil)(s.start(checkout, "never", hashA, false))
 	id, err := s.start(checkout, "k", hashA, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	again, err := s.start(checkout, "k", hashA, true)
 	if err != nil || again != id {
 		t.Errorf("started again it is %s, %v; it was %s", again, err, id)
 	}
-	if _, err := s.start(checkout, "k", hashB, true); !errors.Is(err, idem.ErrMismatch) {
-		t.Errorf("another request: %v", err)
-	}
+	want(t, idem.ErrMismatch)(s.start(checkout, "k", hashB, true))
 	entry, err := idem.Lookup(t.Context(), s.pool, scope, "k")
 	if err != nil || entry.State != idem.StateProcessing || entry.ExecutionID != id {
 		t.Errorf("%+v, %v", entry, err)
@@ -335,9 +302,7 @@ func TestStart_IsPartOfTheTransaction(t *testing.T) {
 	if after, err := s.start(checkout, "k", hashA, true); err != nil || after != id {
 		t.Errorf("started after its end it is %s, %v", after, err)
 	}
-	if got, want := fmt.Sprint(s.did()), "[order k order k reserve book confirm book order k]"; got != want {
-		t.Errorf("committed is %s, want %s", got, want)
-	}
+	s.wantDid("order k order k reserve book confirm book order k")
 	s.wantCount(0, `select count(*) from idem.records where key = 'never'`)
 }
 
@@ -345,31 +310,17 @@ func TestWorker_ManyDueAtOnceAreDoneOnce(t *testing.T) {
 	t.Parallel()
 	const many = 80
 	s := newShop(t, maxConns(8))
-	d := operation.Define("many", func(op *operation.Op, n int) (idem.Response, error) {
-		if _, err := operation.Tx(op, "do", write(fmt.Sprint(n))); err != nil {
-			return idem.Response{}, err
-		}
-		return created, outsideStep(op, "call")
+	d := operation.Define("many", func(op *operation.Op, key string) (idem.Response, error) {
+		return created, first(localStep(op, key), outsideStep(op, "call"))
 	})
-	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
-		for n := range many {
-			if _, err := d.Start(t.Context(), tx, scope, fmt.Sprint("k", n), hashA, n); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.startAll(d, numbered(many)...)
 	for range 2 {
 		s.work(t, d)
 	}
 	other := shopOn(t, s.dsn, maxConns(4)) // as another process would be
 	other.work(t, d)
-	eventually(t, "all to end", func() bool { return s.count(`select count(*) from idem.operations where state = 'completed'`) == many })
-	if n := s.count(`select count(*) from done`); n != many || s.count(`select count(distinct step) from done`) != many {
-		t.Errorf("%d steps are committed, want %d", n, many)
-	}
+	eventually(t, "all to end", s.completed(many))
+	s.wantCount(many, `select count(*) from done`)
+	s.wantCount(many, `select count(distinct step) from done`)
 	s.wantCount(0, `select count(*) from idem.operations where epoch <> 2`)
 }

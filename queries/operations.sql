@@ -377,11 +377,13 @@ FROM (
 ORDER BY h.seq;
 
 -- name: ReleaseOperation :exec
--- ReleaseOperation releases an operation to the next caller or worker, after Pause. It stores the
--- number of attempts at the current call, and the error of the run if there is one.
+-- ReleaseOperation releases an operation to the next caller or worker, after Pause, or at once if it
+-- was canceled and the run does not know that. It stores the number of attempts at the current call,
+-- and the error of the run if there is one.
 -- @in Error *StepError
 UPDATE idem.operations
-SET owner = NULL, tries = @tries, wake_at = clock_timestamp() + @pause::interval,
+SET owner = NULL, tries = @tries,
+    wake_at = clock_timestamp() + CASE WHEN canceled = @canceled THEN @pause::interval ELSE '0 seconds' END,
     error_step = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_step ELSE sqlc.narg(error_step)::text END,
     error_text = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_text ELSE sqlc.narg(error_text)::bytea END,
     error_at = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_at ELSE clock_timestamp() END,
@@ -407,8 +409,9 @@ SELECT canceled, coalesce(without_calling, false) AS without_calling FROM idem.o
 WHERE id = (@operation_id::text)::uuid;
 
 -- name: ParkOperation :execrows
--- ParkOperation parks an operation until a person decides. The step in progress stays as it is. An
--- Error replaces the last error.
+-- ParkOperation parks an operation until a person decides, unless it was canceled, or canceled with
+-- other options, and the run does not know that. The step in progress stays as it is. An Error
+-- replaces the last error.
 -- @in Error *StepError
 UPDATE idem.operations
 SET state = 'parked', owner = NULL, tries = @tries::int4, reason = @reason::text, reason_step = @reason_step::text, reason_text = @reason_text::text,
@@ -418,7 +421,9 @@ SET state = 'parked', owner = NULL, tries = @tries::int4, reason = @reason::text
     error_next_at = NULL,
     error_attempt = coalesce(sqlc.narg(error_attempt)::int4, error_attempt)
 WHERE id = (@operation_id::text)::uuid
-  AND epoch = @epoch AND state = 'running';
+  AND epoch = @epoch AND state = 'running'
+  AND canceled = @canceled AND coalesce(without_calling, false) = @without_calling::bool
+  AND coalesce(without_code, false) = @without_code::bool;
 
 -- name: ReviveOperation :one
 -- ReviveOperation resumes a parked operation. With a FromEpoch it does so only if no process has

@@ -947,27 +947,30 @@ func readLoadHistory(r *loadHistoryRow, row *roundtrip.Row) {
 // ReleaseOperationSQL is the text of ReleaseOperation.
 const ReleaseOperationSQL = `-- name: ReleaseOperation :exec
 UPDATE idem.operations
-SET owner = NULL, tries = $1::pg_catalog.int4, wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $2::pg_catalog.interval,
-    error_step = CASE WHEN $3::pg_catalog.int4 IS NULL THEN error_step ELSE $4::pg_catalog.text END,
-    error_text = CASE WHEN $3::pg_catalog.int4 IS NULL THEN error_text ELSE $5::pg_catalog.bytea END,
-    error_at = CASE WHEN $3::pg_catalog.int4 IS NULL THEN error_at ELSE pg_catalog.clock_timestamp() END,
-    error_next_at = CASE WHEN $3::pg_catalog.int4 IS NULL THEN error_next_at ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $2::pg_catalog.interval END,
-    error_attempt = coalesce($3::pg_catalog.int4, error_attempt)
-WHERE id OPERATOR(pg_catalog.=) ($6::pg_catalog.text)::pg_catalog.uuid
-  AND epoch OPERATOR(pg_catalog.=) $7::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
+SET owner = NULL, tries = $1::pg_catalog.int4,
+    wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) CASE WHEN canceled OPERATOR(pg_catalog.=) $2::pg_catalog.bool THEN $3::pg_catalog.interval ELSE '0 seconds' END,
+    error_step = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_step ELSE $5::pg_catalog.text END,
+    error_text = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_text ELSE $6::pg_catalog.bytea END,
+    error_at = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_at ELSE pg_catalog.clock_timestamp() END,
+    error_next_at = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_next_at ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $3::pg_catalog.interval END,
+    error_attempt = coalesce($4::pg_catalog.int4, error_attempt)
+WHERE id OPERATOR(pg_catalog.=) ($7::pg_catalog.text)::pg_catalog.uuid
+  AND epoch OPERATOR(pg_catalog.=) $8::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
 `
 
 // ReleaseOperationStatement is ReleaseOperation as connections know it.
 var ReleaseOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:    ReleaseOperationSQL,
-	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam},
+	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam},
 })
 
-// ReleaseOperation releases an operation to the next caller or worker, after Pause. It stores the
-// number of attempts at the current call, and the error of the run if there is one.
+// ReleaseOperation releases an operation to the next caller or worker, after Pause, or at once if it
+// was canceled and the run does not know that. It stores the number of attempts at the current call,
+// and the error of the run if there is one.
 type ReleaseOperation struct {
 	Error       *StepError
 	Tries       int
+	Canceled    bool
 	Pause       time.Duration
 	OperationID string
 	Epoch       int
@@ -976,6 +979,7 @@ type ReleaseOperation struct {
 func (q ReleaseOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Tries)
+	values.Bool(q.Canceled)
 	values.Interval(q.Pause)
 	values.NullInt(q.Error.attempt())
 	values.NullText(q.Error.step())
@@ -1081,24 +1085,30 @@ SET state = 'parked', owner = NULL, tries = $1::pg_catalog.int4, reason = $2::pg
     error_attempt = coalesce($5::pg_catalog.int4, error_attempt)
 WHERE id OPERATOR(pg_catalog.=) ($8::pg_catalog.text)::pg_catalog.uuid
   AND epoch OPERATOR(pg_catalog.=) $9::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
+  AND canceled OPERATOR(pg_catalog.=) $10::pg_catalog.bool AND coalesce(without_calling, false) OPERATOR(pg_catalog.=) $11::pg_catalog.bool
+  AND coalesce(without_code, false) OPERATOR(pg_catalog.=) $12::pg_catalog.bool
 `
 
 // ParkOperationStatement is ParkOperation as connections know it.
 var ParkOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:    ParkOperationSQL,
-	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam},
+	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam},
 })
 
-// ParkOperation parks an operation until a person decides. The step in progress stays as it is. An
-// Error replaces the last error.
+// ParkOperation parks an operation until a person decides, unless it was canceled, or canceled with
+// other options, and the run does not know that. The step in progress stays as it is. An Error
+// replaces the last error.
 type ParkOperation struct {
-	Error       *StepError
-	Tries       int
-	Reason      string
-	ReasonStep  string
-	ReasonText  string
-	OperationID string
-	Epoch       int
+	Error          *StepError
+	Tries          int
+	Reason         string
+	ReasonStep     string
+	ReasonText     string
+	OperationID    string
+	Epoch          int
+	Canceled       bool
+	WithoutCalling bool
+	WithoutCode    bool
 
 	Affected int64
 }
@@ -1114,6 +1124,9 @@ func (q *ParkOperation) Queue(trip *roundtrip.Trip) {
 	values.Bytes(q.Error.text())
 	values.Text(q.OperationID)
 	values.Int(q.Epoch)
+	values.Bool(q.Canceled)
+	values.Bool(q.WithoutCalling)
+	values.Bool(q.WithoutCode)
 	trip.Add(ParkOperationStatement, values.List()...)
 }
 

@@ -1,0 +1,327 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/operation"
+)
+
+var (
+	keyed     = operation.Keyed(23 * time.Hour)
+	errHiccup = errors.New("hiccup")
+)
+
+// refund is an undo that the bank knows by its key.
+func (s *shop) refund() operation.Undo[string] {
+	return operation.UndoCall(keyed, func(ctx context.Context, key, _ string) error {
+		_, err := s.bank.charge(ctx, key)
+		return err
+	})
+}
+
+// start begins an operation, which no process works on yet.
+func start[T any](s *shop, d *operation.Definition[T], in T) (id string) {
+	s.t.Helper()
+	must(s.t, pgx.BeginFunc(s.t.Context(), s.pool, func(tx pgx.Tx) (err error) {
+		id, err = d.Start(s.t.Context(), tx, scope, "k", hashA, in)
+		return err
+	}))
+	return id
+}
+
+// runAgain makes the operation due and resumes it, whatever comes of that.
+func runAgain[T any](s *shop, d *operation.Definition[T], id string) {
+	s.exec(`update idem.operations set wake_at = now() where state = 'running' and id = $1`, id)
+	_ = d.Resume(s.t.Context(), s.pool, id)
+}
+
+// New code makes calls one after another that older code has made in parallel, and goes on after a
+// call that fails. The undos of all calls that were made run.
+func TestCancel_SequentialCodeAfterParallelCalls(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"not sent", "asked"} {
+		for _, opts := range [][]operation.CancelOption{nil, {operation.WithoutCode()}} {
+			t.Run(fmt.Sprint(policy, " ", len(opts)), func(t *testing.T) {
+				t.Parallel()
+				s, sequential := newShop(t), false
+				waits, air := keyed.WithBackoff(10*time.Hour, 10*time.Hour), func(context.Context, string) (string, error) {
+					return "", operation.NotSent(errHiccup)
+				}
+				if policy == "asked" {
+					waits = operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil }).WithBackoff(10*time.Hour, 10*time.Hour)
+					air = lost
+				}
+				d := define(func(op *operation.Op) error {
+					if sequential {
+						_, failed := operation.Call(op, "air", waits, air, s.refund())
+						_, err := operation.Call(op, "room", keyed, s.bank.charge, s.refund())
+						return errors.Join(failed, err)
+					}
+					calls := operation.Parallel(op)
+					operation.Go(calls, "air", waits, air, s.refund())
+					operation.Go(calls, "room", keyed, s.bank.charge, s.refund())
+					return calls.Wait()
+				})
+				id := start(s, d, "")
+				runAgain(s, d, id)
+				sequential = true
+				must(t, operation.Cancel(t.Context(), s.pool, id, opts...))
+				runAgain(s, d, id)
+				s.wantState(id, operation.StateUndone)
+				if different, _ := s.bank.keys(); different != 2 {
+					t.Errorf("the bank knows %d keys, want a charge and its refund", different)
+				}
+			})
+		}
+	}
+}
+
+// Cancel arrives while a run is in progress that would park the operation by the rules of before.
+// The next run follows the Cancel.
+func TestCancel_DuringARunThatParks(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		policy  operation.Policy
+		opts    []operation.CancelOption
+		changed bool // the code of the run
+	}{
+		"the last attempt":         {keyed.WithMaxAttempts(1), nil, false},
+		"the last, WithoutCalling": {operation.Asked(func(context.Context, string) (string, bool, error) { return "found", true, nil }).WithMaxAttempts(1), []operation.CancelOption{operation.WithoutCalling()}, false},
+		"changed code":             {keyed, []operation.CancelOption{operation.WithoutCode()}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, entered, leave := newShop(t), make(chan bool), make(chan bool)
+			inProgress, changed := true, false
+			pause := func() {
+				if inProgress {
+					inProgress = false
+					entered <- true
+					<-leave
+				}
+			}
+			d := define(func(op *operation.Op) error {
+				if test.changed {
+					if _, err := operation.Call(op, "charge", test.policy, s.bank.charge, s.refund()); err != nil {
+						return err
+					}
+					if changed {
+						pause()
+						return operation.Sleep(op, "rest", time.Hour)
+					}
+					return operation.Sleep(op, "nap", time.Hour)
+				}
+				_, err := operation.Call(op, "charge", test.policy, func(ctx context.Context, key string) (string, error) {
+					value, _ := s.bank.charge(ctx, key)
+					if inProgress {
+						pause()
+						return "", operation.Unknown(errLost)
+					}
+					return value, nil
+				}, s.refund())
+				return err
+			})
+			id := start(s, d, "")
+			if test.changed {
+				runAgain(s, d, id)
+				changed = true
+			}
+			ended := make(chan bool)
+			go func() {
+				runAgain(s, d, id)
+				close(ended)
+			}()
+			await(t, "the run", entered)
+			must(t, operation.Cancel(t.Context(), s.pool, id, test.opts...))
+			leave <- true
+			await(t, "the end of the run", ended)
+			runAgain(s, d, id)
+			s.wantState(id, operation.StateUndone)
+			if different, _ := s.bank.keys(); different != 2 {
+				t.Errorf("the bank knows %d keys, want a charge and its refund", different)
+			}
+		})
+	}
+}
+
+// A run that fails after Cancel has arrived does not put off the next run.
+func TestCancel_DuringARunThatFails(t *testing.T) {
+	t.Parallel()
+	s, entered, leave, runs := newShop(t), make(chan bool), make(chan bool), 0
+	d := define(func(op *operation.Op) error {
+		if _, err := operation.Call(op, "charge", keyed, s.bank.charge, s.refund()); err != nil {
+			return err
+		}
+		if runs++; runs == 8 {
+			entered <- true
+			<-leave
+		}
+		return errHiccup
+	})
+	id, ended := start(s, d, ""), make(chan bool)
+	for range 7 {
+		runAgain(s, d, id)
+	}
+	go func() {
+		runAgain(s, d, id)
+		close(ended)
+	}()
+	await(t, "the run", entered)
+	must(t, operation.Cancel(t.Context(), s.pool, id))
+	leave <- true
+	await(t, "the end of the run", ended)
+	s.wantCount(1, `select count(*) from idem.operations where wake_at <= clock_timestamp()`)
+}
+
+// A canceled operation ends or parks after eight runs, also if it is not its function that fails.
+func TestCancel_CountsFailuresOfTheLibrary(t *testing.T) {
+	t.Parallel()
+	for how, kept := range map[string][]string{
+		"invalid policy": {"book"}, "Go without Wait": {"book"}, "error before Wait": {"book"}, "recovered panic": nil,
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s, newCode := newShop(t), false
+			d := define(func(op *operation.Op) (err error) {
+				defer func() { // as middleware does
+					if p := recover(); p != nil {
+						err = fmt.Errorf("recovered: %v", p)
+					}
+				}()
+				if _, err := operation.Call(op, "charge", keyed, s.bank.charge, s.refund()); err != nil {
+					return err
+				}
+				policy := keyed
+				switch {
+				case newCode && how == "invalid policy":
+					policy = operation.Keyed(time.Minute).WithAttemptTimeout(time.Hour)
+				case newCode && how == "Go without Wait":
+					operation.Go(operation.Parallel(op), "book", keyed, s.bank.charge, s.refund())
+					return nil
+				case newCode && how == "error before Wait":
+					operation.Go(operation.Parallel(op), "book", keyed, s.bank.charge, s.refund())
+					return errHiccup
+				}
+				_, err = operation.Call(op, "book", policy, func(ctx context.Context, key string) (string, error) {
+					if newCode || how == "recovered panic" {
+						panic("no client")
+					}
+					return s.bank.charge(ctx, key)
+				}, s.refund())
+				return first(err, errHiccup)
+			})
+			id := start(s, d, "")
+			runAgain(s, d, id)
+			newCode = true
+			must(t, operation.Cancel(t.Context(), s.pool, id))
+			for range 8 {
+				runAgain(s, d, id)
+			}
+			s.wantParked(id, operation.ReasonFunctionFailed)
+			must(t, operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()))
+			runAgain(s, d, id)
+			if kept == nil { // book is in doubt
+				s.wantParked(id, operation.ReasonCallInDoubt)
+			} else {
+				s.wantState(id, operation.StateUndone, kept...)
+			}
+		})
+	}
+}
+
+// The input of an operation does not decode in newer code, and nothing is done, or Cancel is
+// WithoutCode: the operation needs no input to end.
+func TestCancel_UnreadableInput(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]operation.CancelOption{"no step": nil, "WithoutCode": {operation.WithoutCode()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			older := define(func(op *operation.Op) error {
+				if opts == nil {
+					return errHiccup
+				}
+				_, err := operation.Call(op, "charge", keyed, s.bank.charge, s.refund())
+				return first(err, errHiccup)
+			})
+			newer := operation.Define("program", func(*operation.Op, struct{}) (idem.Response, error) { return created, nil })
+			id := start(s, older, "text")
+			runAgain(s, older, id)
+			runAgain(s, newer, id)
+			s.wantParked(id, operation.ReasonValueUnreadable)
+			must(t, operation.Cancel(t.Context(), s.pool, id, opts...))
+			runAgain(s, newer, id)
+			s.wantState(id, operation.StateUndone, map[bool][]string{true: {"charge"}}[opts != nil]...)
+		})
+	}
+}
+
+// Cancel cancels the children in progress, even if no run of the parent reaches them.
+func TestCancel_ChildOfAParentThatParks(t *testing.T) {
+	t.Parallel()
+	s, gone := newShop(t), false
+	child := operation.Define("shipping", func(op *operation.Op, _ string) (idem.Response, error) {
+		if err := operation.Sleep(op, "packing", time.Hour); err != nil {
+			return idem.Response{}, err
+		}
+		_, err := operation.Call(op, "ship", keyed, s.bank.charge)
+		return created, err
+	})
+	parent := define(func(op *operation.Op) error {
+		if gone {
+			return nil
+		}
+		_, err := operation.Child(op, "shipping", child, "")
+		return err
+	})
+	id := start(s, parent, "")
+	runAgain(s, parent, id)
+	childID := operation.ChildID(id, "shipping")
+	runAgain(s, child, childID)
+	gone = true
+	must(t, operation.Cancel(t.Context(), s.pool, id))
+	runAgain(s, parent, id)
+	s.wantParked(id, operation.ReasonCodeChanged)
+	runAgain(s, child, childID)
+	s.wantState(childID, operation.StateUndone)
+}
+
+// PreviewCancel reports that an operation parks again if its code has changed, and that a repeated
+// Cancel of a parked operation changes nothing.
+func TestPreviewCancel_ReportsThatTheOperationStaysParked(t *testing.T) {
+	t.Parallel()
+	s, name := newShop(t), "charge"
+	d := define(func(op *operation.Op) error {
+		_, err := operation.Call(op, name, keyed, s.bank.charge, operation.UndoCall(keyed, func(context.Context, string, string) error {
+			return operation.Final(errors.New("refund refused"))
+		}))
+		return first(err, errHiccup)
+	})
+	predicts := func(id string, reason operation.Reason) {
+		t.Helper()
+		p, err := operation.PreviewCancel(t.Context(), s.pool, id)
+		must(t, err)
+		must(t, operation.Cancel(t.Context(), s.pool, id))
+		runAgain(s, d, id)
+		if status := s.wantParked(id, reason); p.Parks != reason || !slices.Equal(p.Undos, status.Undos) {
+			t.Errorf("the preview is %+v, and the undos are %q", p, status.Undos)
+		}
+	}
+	id := start(s, d, "")
+	runAgain(s, d, id)
+	name = "charge the card"
+	runAgain(s, d, id)
+	predicts(id, operation.ReasonCodeChanged)
+	name = "charge"
+	must(t, operation.Retry(t.Context(), s.pool, id))
+	runAgain(s, d, id)
+	predicts(id, operation.ReasonUndoFailed)
+}
