@@ -15,7 +15,8 @@ import (
 
 // messagesOf returns a client that handles the messages of TestChaos_OfMessages.
 func messagesOf(child *ledger.Child) (*river.Client[pgx.Tx], error) {
-	return messageClient(child.Pool, func(tx pgx.Tx, _ *river.Job[idemriver.Message]) error { return ledger.Handle(tx) }, child.Logger)
+	w := messageWorker(child.Pool, func(tx pgx.Tx, _ *river.Job[idemriver.Message]) error { return ledger.Handle(tx) })
+	return clientOf(child.Pool, w, child.Logger)
 }
 
 func relay(ctx context.Context, child *ledger.Child) error {
