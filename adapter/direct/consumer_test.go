@@ -3,7 +3,6 @@ package direct_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,12 +34,14 @@ func TestConsumer_KeepsItsPromises(t *testing.T) {
 				return nil
 			},
 			Run: func(ctx context.Context, handle inboxtest.Handle, options ...inbox.Option) error {
-				config := outbox.RelayConfig{MaxAttempts: 1, Streams: 2, BatchSize: 50, MinPause: time.Millisecond, Poll: 20 * time.Millisecond}
-				to, err := direct.NewConsumer(billing, consumer, direct.Handler(handle), direct.ConsumerConfig{Options: append(options, inbox.WithLanes(3))})
+				options = append(options, inbox.WithLanes(3))
+				to, err := direct.NewConsumer(billing, consumer, direct.Handler(handle), direct.ConsumerConfig{Options: options})
 				if err != nil {
 					return err
 				}
-				return outbox.NewRelay(s.shop, to, config).Run(ctx)
+				return outbox.NewRelay(s.shop, to, outbox.RelayConfig{
+					MaxAttempts: 1, Streams: 2, BatchSize: 50, MinPause: time.Millisecond, Poll: 20 * time.Millisecond,
+				}).Run(ctx)
 			},
 			Left: func(context.Context) (int, error) { return count(t, s.shop, `select count(*) from idem.outbox`), nil },
 		}
@@ -146,35 +147,21 @@ func TestConsumer_AnnouncesTheFirstMessagesOfARelay(t *testing.T) {
 func TestConsumer_SharesARelayByRoute(t *testing.T) {
 	t.Parallel()
 	s := newServices(t)
-	var mu sync.Mutex
-	shipped := 0
-	failing, err := direct.NewConsumer(s.billing, consumer, entering(func(m inbox.Message) bool { return m.Type == "poison" }), direct.ConsumerConfig{Options: []inbox.Option{inbox.WithBackoff(time.Hour, time.Hour)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	shipping, err := direct.NewConsumer(s.billing, "shipping", func(pgx.Tx, inbox.Message) error {
-		mu.Lock()
-		defer mu.Unlock()
-		shipped++
-		return nil
-	}, direct.ConsumerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var shipped atomic.Int64
+	refuse := func(m inbox.Message) bool { return m.Type == "poison" }
+	failing := s.consumer(s.billing, consumer, entering(refuse), inbox.WithBackoff(time.Hour, time.Hour))
+	shipping := s.consumer(s.billing, "shipping", func(pgx.Tx, inbox.Message) error { shipped.Add(1); return nil })
 	parcel := message("p", "parcel")
 	parcel.Topic = "parcels"
 	s.add(message("a", "poison"), message("a", "behind"), message("b", "1"), parcel)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- outbox.NewRelay(s.shop, outbox.Route(map[string]outbox.Publisher{"orders": failing, "parcels": shipping}), outbox.RelayConfig{Poll: 20 * time.Millisecond}).Run(ctx)
-	}()
+	route := outbox.Route(map[string]outbox.Publisher{"orders": failing, "parcels": shipping})
+	stop := s.run(route, outbox.RelayConfig{})
 	s.eventually("the others to be handled", func() bool { return count(t, s.shop, `select count(*) from idem.outbox`) == 2 })
 	s.add(message("b", "2"))
 	s.eventually("a later message", func() bool { return len(s.types("b")) == 2 })
-	cancel()
-	if err := <-ended; err != nil || shipped != 1 || len(s.types("a")) != 0 {
-		t.Errorf("%d, %v", shipped, err)
+	stop()
+	if shipped.Load() != 1 || len(s.types("a")) != 0 {
+		t.Errorf("%d messages were shipped, and %d are behind the failing one", shipped.Load(), len(s.types("a")))
 	}
 	if n := count(t, s.shop, `select count(*) from idem.outbox where held and coalesce(attempts, 0) = 0`); n != 2 {
 		t.Errorf("%d messages are held without a counted attempt", n)
