@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/idem-go/idem/outbox"
@@ -62,6 +63,36 @@ func TestPanic_InDestinationFailsItsTopic(t *testing.T) {
 		t.Errorf("%d dead letters", n)
 	}
 	b.wantTypes(t, []string{"1", "4"})
+}
+
+// The Divider moves a topic to another destination while the program runs.
+func TestDivider_KeepsOrderWhenATopicMoves(t *testing.T) {
+	t.Parallel()
+	o := newDatabase(t)
+	b := &broker{}
+	var moved atomic.Bool
+	slow, answer := make(chan struct{}, 10), make(chan struct{})
+	publisher := renamed{func(ctx context.Context, messages []outbox.Message) error {
+		if messages[0].Type == "1" {
+			slow <- struct{}{}
+			<-answer
+		}
+		return b.Publish(ctx, messages)
+	}, func(topic string) string {
+		if moved.Load() && topic == "t" {
+			return "new"
+		}
+		return topic
+	}}
+	o.add(to("t", "k", "1"))
+	o.relay(publisher, swift())
+	await(t, "the call at the old one", slow)
+	moved.Store(true)
+	o.add(to("t", "k", "2"), to("other", "f", "3"))
+	eventually(t, "the later messages to be read", func() bool { return len(b.types("f")) == 1 })
+	close(answer)
+	o.empty()
+	b.wantTypes(t, []string{"1", "2"}, "k")
 }
 
 type secretive struct{ payload string }

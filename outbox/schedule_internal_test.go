@@ -463,19 +463,6 @@ func TestScheduler_KeepsOrderOfAKeyBeyondABacklog(t *testing.T) {
 	w.verify(t, "backlog")
 }
 
-// The Divider moves the topics to other destinations during a call.
-func TestScheduler_KeepsOrderWhenATopicMoves(t *testing.T) {
-	t.Parallel()
-	w := newWorld(false, 4, 4)
-	w.add("a", "k", hangs)
-	w.run(time.Second)
-	w.divide = func(topic string) string { return "new " + topic }
-	w.add("a", "k", succeeds)
-	w.add("b", "k", succeeds)
-	w.run(time.Hour)
-	w.verify(t, "a moved topic")
-}
-
 // A key with very many messages blocks no other key.
 func TestScheduler_LongKeyBlocksNoOther(t *testing.T) {
 	t.Parallel()
