@@ -1,6 +1,7 @@
 package idemnats_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -129,6 +130,33 @@ func TestNewConsumer_RefusesASourceThatLosesMessages(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(name)) {
 			t.Errorf("%v, want an error about %s", err, name)
 		}
+	}
+}
+
+func TestConsumer_ReleasesItsMessagesWhenItStops(t *testing.T) {
+	t.Parallel()
+	js, l := newBroker(t).connect(), ledger.New(t)
+	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = time.Hour })
+	config := idemnats.ConsumerConfig{Ordered: true, Batch: 5}
+	for i := range 20 {
+		publish(t, js, message(fmt.Sprintf("%02d", i), "a"))
+	}
+	begun, stopping := make(chan struct{}, 20), make(chan struct{})
+	stop := ledger.Run(t, newConsumer(t, l, source, func(pgx.Tx, inbox.Message, jetstream.Msg) error {
+		begun <- struct{}{}
+		<-stopping
+		return context.Canceled
+	}, config).Run)
+	<-begun
+	time.AfterFunc(10*time.Millisecond, func() { close(stopping) })
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	ledger.Run(t, newConsumer(t, l, source, record(l), config).Run)
+	l.WaitForPayloads(20)
+	settled(t, source)
+	if got := l.Payloads(); !slices.IsSorted(got) {
+		t.Errorf("the order is %q", got)
 	}
 }
 
