@@ -383,14 +383,12 @@ func acquireTurn(ctx context.Context, wait time.Duration) (release func(), err e
 		return release, nil
 	default:
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
 	case turns <- struct{}{}:
 		return release, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-timer.C:
+	case <-time.After(wait):
 		return nil, ErrSuspected
 	}
 }

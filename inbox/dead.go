@@ -38,35 +38,14 @@ type DeadLetter struct {
 // Ref returns the Ref of the dead letter.
 func (d *DeadLetter) Ref() Ref { return Ref{d.Consumer, d.Source, d.ID} }
 
-// listPage is how many dead letters List reads at a time.
-const listPage = 100
-
 // List iterates over dead letters in the order of consumer, source and ID, without their payloads
 // and headers. An empty field of only matches all values. A redriven message is listed until it is
 // handled. An error ends the iteration.
 func List(ctx context.Context, pool *pgxpool.Pool, only Ref) iter.Seq2[DeadLetter, error] {
-	return func(yield func(DeadLetter, error) bool) {
-		if pool == nil {
-			yield(DeadLetter{}, errNoPool)
-			return
-		}
-		for after := (Ref{}); ; {
-			letters, err := deadletter.List(ctx, pool, only.name(), after.name(), listPage)
-			if err != nil {
-				yield(DeadLetter{}, hint(err))
-				return
-			}
-			for i := range letters {
-				d := readLetter(&letters[i])
-				if after = d.Ref(); !yield(d, nil) {
-					return
-				}
-			}
-			if len(letters) < listPage {
-				return
-			}
-		}
+	if pool == nil {
+		return func(yield func(DeadLetter, error) bool) { yield(DeadLetter{}, errNoPool) }
 	}
+	return deadletter.List(ctx, pool, only.name(), readLetter, hint)
 }
 
 // Show returns a dead letter with its payload and headers. It uses one option: WithSealer opens
@@ -115,23 +94,7 @@ func change(ctx context.Context, pool *pgxpool.Pool, ref Ref, note db.NoteAct, r
 		return errNoPool
 	}
 	note.Letter = ref.name()
-	once := func() error {
-		tx, err := (&txn.Engine{Pool: pool, Limits: txn.DefaultLimits}).Open(ctx, request)
-		if err != nil {
-			return err
-		}
-		defer tx.Close()
-		if !*known {
-			return ErrNoDeadLetter
-		}
-		return tx.Commit(ctx, &note)
-	}
-	for pause := txn.RetryPause; ; {
-		err := once()
-		if !txn.Rerunnable(err) || txn.Sleep(ctx, pause.Next()) != nil {
-			return hint(err)
-		}
-	}
+	return hint(deadletter.Change(ctx, pool, request, known, func(tx *txn.Tx) error { return tx.Commit(ctx, &note) }))
 }
 
 // Stats count the messages that a consumer still has to handle. Times are by the clock of the

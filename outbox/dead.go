@@ -50,33 +50,13 @@ func WithSealer(sealer idem.Sealer) DeadLetterOption {
 	}
 }
 
-const listPage = 100 // dead letters that List reads at a time
-
 // List iterates over dead letters in the order of topic and ID, without their payloads and headers.
 // An empty field of only matches all dead letters. An error ends the iteration.
 func List(ctx context.Context, pool *pgxpool.Pool, only Ref) iter.Seq2[DeadLetter, error] {
-	return func(yield func(DeadLetter, error) bool) {
-		if pool == nil {
-			yield(DeadLetter{}, errNoPool)
-			return
-		}
-		for after := (Ref{}); ; {
-			letters, err := deadletter.List(ctx, pool, only.name(), after.name(), listPage)
-			if err != nil {
-				yield(DeadLetter{}, hint(err))
-				return
-			}
-			for i := range letters {
-				d := readLetter(&letters[i])
-				if after = d.Ref(); !yield(d, nil) {
-					return
-				}
-			}
-			if len(letters) < listPage {
-				return
-			}
-		}
+	if pool == nil {
+		return func(yield func(DeadLetter, error) bool) { yield(DeadLetter{}, errNoPool) }
 	}
+	return deadletter.List(ctx, pool, only.name(), readLetter, hint)
 }
 
 // Show returns a dead letter with its payload and headers.

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -83,9 +84,7 @@ func RunDelayed(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) er
 	if pool == nil {
 		return errNoPool
 	}
-	if logger == nil {
-		logger = slog.Default()
-	}
+	logger = cmp.Or(logger, slog.Default())
 	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
 	backoff := txn.Pauses{Current: minRetryPause, Limit: maxRetryPause}
 	for d := (delayed{}); ctx.Err() == nil; {

@@ -210,6 +210,20 @@ func (b *broker) wantTypes(t testing.TB, want []string, keys ...string) {
 	}
 }
 
+// gate is a broker whose calls block until open is closed.
+type gate struct {
+	broker
+	entered, open chan struct{}
+}
+
+func newGate() *gate { return &gate{entered: make(chan struct{}, 100), open: make(chan struct{})} }
+
+func (g *gate) Publish(ctx context.Context, messages []outbox.Message) error {
+	g.entered <- struct{}{}
+	<-g.open
+	return g.broker.Publish(ctx, messages)
+}
+
 // refusing returns a function that refuses the messages of a type.
 func refusing(what string) func(*outbox.Message) error {
 	return func(m *outbox.Message) error {

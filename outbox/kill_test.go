@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -172,24 +171,13 @@ func TestOwnership_BehindAPoolerIsALease(t *testing.T) {
 	t.Parallel()
 	o := newDatabase(t, behindPooler)
 	direct := &database{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
-	b := &broker{}
-	entered, release := make(chan struct{}, 10), make(chan struct{})
-	hold := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
-		entered <- struct{}{}
-		<-release
-		return errors.Join(b.Publish(ctx, messages))
-	})
+	hold := newGate()
+	hold.refuse = refusing("poison")
 	config := swift()
 	config.MaxAttempts = 1
-	b.refuse = func(m *outbox.Message) error {
-		if m.Type == "poison" {
-			return errRefused
-		}
-		return nil
-	}
 	o.relay(hold, config)
 	o.add(message("a", "1"), message("b", "poison"))
-	await(t, "a call", entered)
+	await(t, "a call", hold.entered)
 	if n := o.count(`select count(*) from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())`); n != 0 {
 		t.Errorf("%d locks are held", n)
 	}
@@ -200,7 +188,7 @@ func TestOwnership_BehindAPoolerIsALease(t *testing.T) {
 	direct.relay(other, swift())
 	o.exec(`update idem.leases set expires_at = clock_timestamp()`) // as if the process had sent no heartbeat for long
 	eventually(t, "another relay to take over", func() bool { return other.number() == 2 })
-	close(release)
+	close(hold.open)
 	o.empty() // the first relay may store what it has published, but it must not store a dead letter
 	eventually(t, "the first relay to notice", func() bool {
 		return o.count(`select count(*) from idem.leases where expires_at > clock_timestamp()`) == 0

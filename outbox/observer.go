@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -56,10 +57,7 @@ func LogObserver(logger *slog.Logger) RelayObserver { return logObserver{logger}
 type logObserver struct{ logger *slog.Logger }
 
 func (o logObserver) TracePublished(ctx context.Context, data TracePublishedData) {
-	logger, level := o.logger, slog.LevelDebug
-	if logger == nil {
-		logger = slog.Default()
-	}
+	logger, level := cmp.Or(o.logger, slog.Default()), slog.LevelDebug
 	if data.Failed > 0 || data.Err != nil {
 		level = slog.LevelWarn
 	}

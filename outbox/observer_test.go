@@ -2,52 +2,25 @@ package outbox_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/idem-go/idem/outbox"
 )
-
-// seen is an observer that stores its data. It closes some after the first call.
-type seen struct {
-	mu   sync.Mutex
-	all  []outbox.TracePublishedData
-	some chan struct{}
-}
-
-func (s *seen) TracePublished(_ context.Context, data outbox.TracePublishedData) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all = append(s.all, data); len(s.all) == 1 {
-		close(s.some)
-	}
-}
 
 func TestObserver_SeesEachCall(t *testing.T) {
 	t.Parallel()
 	o := newDatabase(t)
 	o.fill(3)
-	a, b := &seen{some: make(chan struct{})}, &seen{some: make(chan struct{})}
-	_, stop := o.relay(outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
-		return nil
-	}), outbox.RelayConfig{Observer: outbox.Observers(nil, a, nil, b)})
-	defer stop()
-	for _, s := range []*seen{a, b} {
-		select {
-		case <-s.some:
-		case <-time.After(limit):
-			t.Fatal("no call of an observer")
-		}
-		s.mu.Lock()
-		if d := s.all[0]; d.Given != 3 || d.Published != 3 || d.Failed != 0 || d.Err != nil || d.Duration <= 0 {
+	seen := make(chan outbox.TracePublishedData, 100)
+	note := observing(func(data outbox.TracePublishedData) { seen <- data })
+	o.relay(&broker{}, outbox.RelayConfig{Observer: outbox.Observers(nil, note, nil, note)})
+	for range 2 {
+		if d := await(t, "a call of each observer", seen); d.Given != 3 || d.Published != 3 || d.Failed != 0 || d.Err != nil || d.Duration <= 0 {
 			t.Errorf("%+v", d)
 		}
-		s.mu.Unlock()
 	}
 	if outbox.Observers(nil) != nil {
 		t.Error("Observers returns an observer that observes nothing")

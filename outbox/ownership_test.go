@@ -67,17 +67,11 @@ func withLease(t *testing.T, o *database, dsn string, publisher outbox.Publisher
 func TestOwnership_SessionReplacesTheLease(t *testing.T) {
 	t.Parallel()
 	o := newDatabase(t)
-	b := &broker{}
-	entered, release := make(chan struct{}, 10), make(chan struct{})
-	hold := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
-		entered <- struct{}{}
-		<-release
-		return b.Publish(ctx, messages)
-	})
+	hold := newGate()
 	r := withLease(t, o, o.dsn, hold)
 	instance := o.count(`select min(instance) from idem.relays`)
 	o.add(message("a", "1"))
-	await(t, "a call", entered)
+	await(t, "a call", hold.entered)
 	other := &broker{}
 	o.relay(other, swift())
 	r.full.Store(false)
@@ -89,10 +83,10 @@ func TestOwnership_SessionReplacesTheLease(t *testing.T) {
 	if n != instance {
 		t.Errorf("the relay was instance %d, and is %d", instance, n)
 	}
-	close(release)
+	close(hold.open)
 	o.empty()
-	if b.number() != 1 || other.number() != 0 {
-		t.Errorf("it was published %d times, and by another relay %d times", b.number(), other.number())
+	if hold.number() != 1 || other.number() != 0 {
+		t.Errorf("it was published %d times, and by another relay %d times", hold.number(), other.number())
 	}
 	r.full.Store(true)
 	o.endSessions()

@@ -58,8 +58,9 @@ func TestUnnamedError_CountsAgainstTheFailingMessage(t *testing.T) {
 // addUntilDead adds messages that can be published, one at a time, until there is a number of dead
 // letters. Failing messages alone would look like an outage. It returns when all added messages are
 // published.
-func (o *database) addUntilDead(dead int) (added int) {
+func (o *database) addUntilDead(dead int) {
 	o.t.Helper()
+	added := 0
 	eventually(o.t, fmt.Sprint(dead, " dead letters"), func() bool {
 		if o.count(`select count(*) from idem.dead_letters`) == dead {
 			return true
@@ -71,7 +72,6 @@ func (o *database) addUntilDead(dead int) (added int) {
 		return false
 	})
 	o.empty()
-	return added
 }
 
 // The message of the interrupted call has failed before.

@@ -21,7 +21,7 @@ const (
 	hangs     = 'h' // the first call with it returns late
 	isLate    = 'l' // is committed late
 	restarts  = 'r' // the ownership is lost in the first call with it
-	isAway    = 'a' // the first calls with it fail with RetryLater
+	isAway    = 'a' // the first calls with it fail with RetryLater, with and without naming it
 )
 
 const fates = "snuhlra"
@@ -110,8 +110,10 @@ func (w *world) begin(c *call) {
 			failed[m.ID] = errors.New("named")
 		case r.fate == isUnnamed && tries <= 4:
 			err = errors.New("unnamed")
-		case r.fate == isAway && tries <= 2:
+		case r.fate == isAway && tries < 8: // for more than a minute
 			err = RetryLater(errors.New("away"), 0)
+		case r.fate == isAway && tries < 10: // without a duration, and then with one
+			failed[m.ID] = RetryLater(errors.New("away"), time.Duration(tries-8)*time.Second)
 		case r.fate == hangs && tries == 1:
 			f.ends = w.now.Add(80 * time.Second)
 		case r.fate == restarts && tries == 1:
@@ -330,7 +332,7 @@ func (w *world) verify(t *testing.T, what string) {
 	began := time.Unix(1000, 0)
 	slow := map[string]bool{}
 	for _, r := range w.rows {
-		if r.fate == hangs {
+		if r.fate == hangs || r.fate == isAway {
 			slow[r.Topic[:1]] = true
 		}
 	}

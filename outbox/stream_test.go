@@ -91,24 +91,19 @@ func TestRelay_WaitsForTheCallInProgress(t *testing.T) {
 func TestRelay_ReleasesTheStreamOfAHungPublisher(t *testing.T) {
 	t.Parallel()
 	o := newDatabase(t)
-	entered, release := make(chan struct{}, 10), make(chan struct{})
-	hanging := outbox.PublisherFunc(func(context.Context, []outbox.Message) error {
-		entered <- struct{}{}
-		<-release
-		return nil
-	})
-	defer close(release)
+	hanging := newGate()
+	defer close(hanging.open)
 	config := swift()
 	config.PublishTimeout = 10 * time.Millisecond
 	o.add(message("a", "1"))
 	_, stop := o.relay(hanging, config)
-	await(t, "the call", entered)
+	await(t, "the call", hanging.entered)
 	b := &broker{}
 	elsewhere := &database{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
 	elsewhere.relay(b, swift())
 	o.empty()
-	if b.number() != 1 || len(entered) != 0 {
-		t.Errorf("%d messages were published elsewhere, %d more calls hang", b.number(), len(entered))
+	if b.number() != 1 || len(hanging.entered) != 0 {
+		t.Errorf("%d messages were published elsewhere, %d more calls hang", b.number(), len(hanging.entered))
 	}
 	stop()
 }
@@ -142,37 +137,25 @@ func TestRun_ReturnsConfigurationErrors(t *testing.T) {
 	}
 }
 
-// hanging is a Divider that does not return from calls to the destination "hangs" until goOn is
-// closed.
-type hanging struct {
-	divided
-	hangs, goOn chan struct{}
-}
-
-func newHanging(b *broker) *hanging {
-	h := &hanging{hangs: make(chan struct{}, 10), goOn: make(chan struct{})}
-	h.divided = divided{func(ctx context.Context, messages []outbox.Message) error {
-		if messages[0].Topic == "hangs" {
-			h.hangs <- struct{}{}
-			<-h.goOn
-		}
-		return b.Publish(ctx, messages)
-	}}
-	return h
-}
-
 // The relay does not wait when the topics of another relay change, when its session is lost, or
 // when it stops.
 func TestDivider_DoesNotWaitForAHungDestination(t *testing.T) {
 	t.Parallel()
 	o := newDatabase(t)
 	b, other := &broker{}, &broker{}
-	h := newHanging(b)
+	hangs, goOn := make(chan struct{}, 10), make(chan struct{})
+	h := divided{func(ctx context.Context, messages []outbox.Message) error {
+		if messages[0].Topic == "hangs" {
+			hangs <- struct{}{}
+			<-goOn
+		}
+		return b.Publish(ctx, messages)
+	}}
 	config := swift()
 	config.PublishTimeout, config.Drain = time.Hour, time.Hour // a relay that waits would wait longer than the test runs
 	_, stop := o.relay(h, config)
 	o.add(to("hangs", "k", "1"))
-	await(t, "the call", h.hangs)
+	await(t, "the call", hangs)
 
 	o.relay(other, named("other", "theirs"))
 	eventually(t, "the other relay to have its topic", func() bool { return o.count(`select count(*) from idem.relays where relay = 'other'`) == 16 })
@@ -195,9 +178,9 @@ func TestDivider_DoesNotWaitForAHungDestination(t *testing.T) {
 	b.mu.Lock()
 	b.refuse = nil
 	b.mu.Unlock()
-	close(h.goOn)
+	close(goOn)
 	await(t, "the end", ended)
-	if n := len(h.hangs); n > 0 {
+	if n := len(hangs); n > 0 {
 		t.Errorf("there were %d calls more beside the one that hangs", n)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/outbox"
 )
@@ -46,9 +44,7 @@ func TestTopics_DivideAnOutboxAmongRelays(t *testing.T) {
 		for i := range 60 {
 			want = append(want, fmt.Sprint(name, i))
 		}
-		if diff := cmp.Diff(want, got.types("k")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		got.wantTypes(t, want, "k")
 	}
 	if h, o, r := hooks.number(), orders.number(), rest.number(); h != 120 || o != 60 || r != 121 {
 		t.Errorf("%d, %d and %d messages were published", h, o, r)
@@ -89,13 +85,7 @@ func TestTopics_CannotOverlap(t *testing.T) {
 func TestTopics_MoveToAnotherRelay(t *testing.T) {
 	t.Parallel()
 	o := newDatabase(t)
-	b := &broker{}
-	entered, release := make(chan struct{}, 100), make(chan struct{})
-	slow := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
-		entered <- struct{}{}
-		<-release
-		return b.Publish(ctx, messages)
-	})
+	slow := newGate()
 	config := swift()
 	config.BatchSize, config.Drain = 5, limit
 	var want []string
@@ -104,17 +94,17 @@ func TestTopics_MoveToAnotherRelay(t *testing.T) {
 		want = append(want, fmt.Sprint(i))
 	}
 	o.relay(slow, config)
-	await(t, "the first call", entered)
+	await(t, "the first call", slow.entered)
 	elsewhere := &database{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
-	elsewhere.relay(b, named("orders", "orders"))
+	elsewhere.relay(&slow.broker, named("orders", "orders"))
 	eventually(t, "the topics to be recorded", func() bool { return o.count(`select count(*) from idem.relay_topics`) == 1 })
 	if n := o.count(`select count(*) from idem.relays where relay = 'orders'`); n != 0 {
 		t.Errorf("it has %d lanes while the other one is in a call", n)
 	}
-	close(release)
+	close(slow.open)
 	o.empty()
-	if diff := cmp.Diff(want, b.types("k")); diff != "" || b.number() != 80 {
-		t.Errorf("%d messages; (-want +got):\n%s", b.number(), diff)
+	if slow.wantTypes(t, want, "k"); slow.number() != 80 {
+		t.Errorf("%d messages", slow.number())
 	}
 }
 
@@ -149,12 +139,8 @@ func TestTopics_ChangeInARollout(t *testing.T) {
 	if n := before.number() + after.number() + rest.number(); n != 6 {
 		t.Errorf("%d messages were published", n)
 	}
-	if diff := cmp.Diff([]string{"1a", "1b"}, before.types()); diff != "" {
-		t.Errorf("by the one of before (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"2b", "2c"}, after.types()); diff != "" {
-		t.Errorf("by the next one (-want +got):\n%s", diff)
-	}
+	before.wantTypes(t, []string{"1a", "1b"})
+	after.wantTypes(t, []string{"2b", "2c"})
 }
 
 func TestRoute_SelectsThePublisherByTopic(t *testing.T) {

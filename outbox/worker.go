@@ -363,14 +363,12 @@ func (w *worker) wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	timer := time.NewTimer(max(earlier(until, hang).Sub(now), 0))
-	defer timer.Stop()
 	select {
 	case e := <-w.ended:
 		w.take(ctx, e)
 	case <-w.waker:
 		w.pollNow()
-	case <-timer.C:
+	case <-time.After(earlier(until, hang).Sub(now)):
 		return w.ownership.heartbeatIfDue(w.asking)
 	case <-ctx.Done():
 	}
@@ -421,28 +419,25 @@ func (w *worker) awaitHung(ctx context.Context) {
 // RelayConfig.Drain.
 func (w *worker) stop(ctx context.Context, cancel context.CancelFunc) error {
 	w.schedule.stopping = true
-	drain, limit := time.NewTimer(w.config.Drain), (<-chan time.Time)(nil)
-	defer drain.Stop()
+	drain, limit := time.After(w.config.Drain), (<-chan time.Time)(nil)
 	for {
 		w.collect(ctx)
 		if err := w.settle(); err != nil || w.schedule.calls == 0 {
 			return err
 		}
-		heartbeat := time.NewTimer(heartbeatPause)
 		select {
 		case e := <-w.ended:
 			w.take(ctx, e)
-		case <-heartbeat.C:
+		case <-time.After(heartbeatPause):
 			if err := w.ownership.heartbeatIfDue(w.asking); err != nil {
 				return err
 			}
-		case <-drain.C:
+		case <-drain:
 			cancel()
 			limit = time.After(hangTimeout)
 		case <-limit:
 			return nil
 		}
-		heartbeat.Stop()
 	}
 }
 

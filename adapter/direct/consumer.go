@@ -13,6 +13,7 @@ import (
 
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/internal/redelivery"
+	"github.com/idem-go/idem/internal/txn"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -133,12 +134,7 @@ func (p *call) next(ctx context.Context) bool {
 		return false
 	}
 	if !p.pausedAt.IsZero() {
-		pause := time.NewTimer(time.Until(p.pausedAt))
-		defer pause.Stop()
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-		}
+		_ = txn.Sleep(ctx, time.Until(p.pausedAt))
 		p.pausedAt = time.Time{}
 	}
 	return ctx.Err() == nil && p.room() > 0

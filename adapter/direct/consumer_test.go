@@ -3,17 +3,17 @@ package direct_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/adapter/direct"
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/inbox/inboxtest"
+	"github.com/idem-go/idem/lab/ledger"
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/outbox"
@@ -21,78 +21,31 @@ import (
 
 var soon = inbox.WithBackoff(time.Millisecond, 5*time.Millisecond)
 
-// One handler in ten fails at random, and relays start and stop.
-func TestConsumer_HandlesMessagesOnceAndInOrder(t *testing.T) {
+// The relay would dead-letter a message after its first counted attempt.
+func TestConsumer_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	s := newServices(t)
-	const keys, each = 8, 25
-	var want []string
-	for i := range each {
-		want = append(want, fmt.Sprint(i))
-		for k := range keys {
-			s.add(message(fmt.Sprint("key ", k), fmt.Sprint(i)))
+	newPool := func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }
+	inboxtest.Run(t, inboxtest.Suite{Pool: newPool, New: func(t testing.TB, billing *pgxpool.Pool) inboxtest.Source {
+		s := &services{t: t, shop: pgtest.New(t), billing: billing}
+		return inboxtest.Source{
+			Name: consumer, Ordered: true,
+			Deliver: func(_ context.Context, messages ...inbox.Message) error {
+				s.add(ledger.Outgoing("orders", messages)...)
+				return nil
+			},
+			Run: func(ctx context.Context, handle inboxtest.Handle, options ...inbox.Option) error {
+				options = append(options, inbox.WithLanes(3))
+				to, err := direct.NewConsumer(billing, consumer, direct.Handler(handle), direct.ConsumerConfig{Options: options})
+				if err != nil {
+					return err
+				}
+				return outbox.NewRelay(s.shop, to, outbox.RelayConfig{
+					MaxAttempts: 1, Streams: 2, BatchSize: 50, MinPause: time.Millisecond, Poll: 20 * time.Millisecond,
+				}).Run(ctx)
+			},
+			Left: func(context.Context) (int, error) { return count(t, s.shop, `select count(*) from idem.outbox`), nil },
 		}
-	}
-	handle := entering(func(inbox.Message) bool { return rand.IntN(10) == 0 })
-	config := outbox.RelayConfig{Streams: 2, BatchSize: 50}
-	run := func() (stop func()) {
-		return s.relay(s.billing, handle, config, soon, inbox.WithMaxAttempts(1000), inbox.WithLanes(3))
-	}
-	for n := range 3 {
-		stop := run()
-		s.eventually("some of them", func() bool { return count(t, s.billing, `select count(*) from books`) >= (n+1)*keys*each/5 })
-		stop()
-	}
-	run()
-	s.empty()
-	for k := range keys {
-		if diff := cmp.Diff(want, s.types(fmt.Sprint("key ", k))); diff != "" {
-			t.Errorf("key %d (-want +got):\n%s", k, diff)
-		}
-	}
-	if n := count(t, s.shop, `select count(*) from idem.dead_letters`) + count(t, s.billing, `select count(*) from idem.dead_letters`); n != 0 {
-		t.Errorf("%d dead letters", n)
-	}
-}
-
-// Its dead letter is in the inbox. The process of the relay handles it again after a redrive.
-func TestConsumer_FailingMessageBlocksOnlyItsKey(t *testing.T) {
-	t.Parallel()
-	s := newServices(t)
-	var mended atomic.Bool
-	poison := message("a", "poison")
-	poison.ID = outbox.NewID()
-	s.add(poison, message("b", "1"), message("a", "behind"), message("", "keyless"))
-	tries := 0
-	var seen inbox.Message
-	s.relay(s.billing, func(tx pgx.Tx, m inbox.Message) error {
-		if m.Type == "poison" && !mended.Load() {
-			if tries++; count(t, s.billing, `select count(*) from books where key = 'a'`) > 0 {
-				t.Error("a later message of its key was handled before it")
-			}
-			seen = m
-			return errRefused
-		}
-		return enter(tx, m)
-	}, outbox.RelayConfig{MaxAttempts: 1}, soon, inbox.WithMaxAttempts(5))
-	s.empty()
-	if diff := cmp.Diff([]string{"behind"}, s.types("a")); diff != "" || tries != 5 || len(s.types("b")) != 1 || len(s.types("")) != 1 {
-		t.Errorf("%d tries (-want +got):\n%s", tries, diff)
-	}
-	if seen.ID != poison.ID || seen.Source != "orders" || seen.Headers["tenant"] != "t" || string(seen.Payload) != "of poison" {
-		t.Errorf("%+v", seen)
-	}
-	if n := count(t, s.shop, `select count(*) from idem.dead_letters`); n != 0 {
-		t.Errorf("%d dead letters of the outbox", n)
-	}
-	if n := count(t, s.billing, `select count(*) from idem.dead_letters where consumer = $1 and source = 'orders' and id = $2`, consumer, poison.ID); n != 1 {
-		t.Errorf("%d dead letters of the inbox", n)
-	}
-	mended.Store(true)
-	if err := inbox.Redrive(t.Context(), s.billing, inbox.Ref{Consumer: consumer, Source: "orders", ID: poison.ID}); err != nil {
-		t.Fatal(err)
-	}
-	s.eventually("the dead letter to be handled", func() bool { return len(s.types("a")) == 2 })
+	}})
 }
 
 // The circuit opens, and closes when the handlers succeed.
@@ -194,35 +147,21 @@ func TestConsumer_AnnouncesTheFirstMessagesOfARelay(t *testing.T) {
 func TestConsumer_SharesARelayByRoute(t *testing.T) {
 	t.Parallel()
 	s := newServices(t)
-	var mu sync.Mutex
-	shipped := 0
-	failing, err := direct.NewConsumer(s.billing, consumer, entering(func(m inbox.Message) bool { return m.Type == "poison" }), direct.ConsumerConfig{Options: []inbox.Option{inbox.WithBackoff(time.Hour, time.Hour)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	shipping, err := direct.NewConsumer(s.billing, "shipping", func(pgx.Tx, inbox.Message) error {
-		mu.Lock()
-		defer mu.Unlock()
-		shipped++
-		return nil
-	}, direct.ConsumerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var shipped atomic.Int64
+	refuse := func(m inbox.Message) bool { return m.Type == "poison" }
+	failing := s.consumer(s.billing, consumer, entering(refuse), inbox.WithBackoff(time.Hour, time.Hour))
+	shipping := s.consumer(s.billing, "shipping", func(pgx.Tx, inbox.Message) error { shipped.Add(1); return nil })
 	parcel := message("p", "parcel")
 	parcel.Topic = "parcels"
 	s.add(message("a", "poison"), message("a", "behind"), message("b", "1"), parcel)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- outbox.NewRelay(s.shop, outbox.Route(map[string]outbox.Publisher{"orders": failing, "parcels": shipping}), outbox.RelayConfig{Poll: 20 * time.Millisecond}).Run(ctx)
-	}()
+	route := outbox.Route(map[string]outbox.Publisher{"orders": failing, "parcels": shipping})
+	stop := s.run(route, outbox.RelayConfig{})
 	s.eventually("the others to be handled", func() bool { return count(t, s.shop, `select count(*) from idem.outbox`) == 2 })
 	s.add(message("b", "2"))
 	s.eventually("a later message", func() bool { return len(s.types("b")) == 2 })
-	cancel()
-	if err := <-ended; err != nil || shipped != 1 || len(s.types("a")) != 0 {
-		t.Errorf("%d, %v", shipped, err)
+	stop()
+	if shipped.Load() != 1 || len(s.types("a")) != 0 {
+		t.Errorf("%d messages were shipped, and %d are behind the failing one", shipped.Load(), len(s.types("a")))
 	}
 	if n := count(t, s.shop, `select count(*) from idem.outbox where held and coalesce(attempts, 0) = 0`); n != 2 {
 		t.Errorf("%d messages are held without a counted attempt", n)

@@ -67,11 +67,23 @@ func entering(refuse func(m inbox.Message) bool) direct.Handler {
 // relay runs a relay to a consumer until the end of the test, or until stop is called.
 func (s *services) relay(pool *pgxpool.Pool, handle direct.Handler, config outbox.RelayConfig, opts ...inbox.Option) (stop func()) {
 	s.t.Helper()
-	config.Logger = slog.New(slog.NewTextHandler(s.t.Output(), nil))
-	to, err := direct.NewConsumer(pool, consumer, handle, direct.ConsumerConfig{Options: opts, Logger: config.Logger})
+	return s.run(s.consumer(pool, consumer, handle, opts...), config)
+}
+
+func (s *services) consumer(pool *pgxpool.Pool, name string, handle direct.Handler, opts ...inbox.Option) *direct.Consumer {
+	s.t.Helper()
+	logger := slog.New(slog.NewTextHandler(s.t.Output(), nil))
+	c, err := direct.NewConsumer(pool, name, handle, direct.ConsumerConfig{Options: opts, Logger: logger})
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	return c
+}
+
+// run runs a relay until the end of the test, or until stop is called.
+func (s *services) run(to outbox.Publisher, config outbox.RelayConfig) (stop func()) {
+	s.t.Helper()
+	config.Logger = slog.New(slog.NewTextHandler(s.t.Output(), nil))
 	config.MinPause, config.Poll = time.Millisecond, 20*time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -40,7 +39,7 @@ func TestConsumer_KeepsFailedMessagesUnacknowledged(t *testing.T) {
 		}
 		return l.Record(tx, m)
 	}, idemamqp.ConsumerConfig{
-		Options: []inbox.Option{inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond)}, Logger: slog.New(slog.DiscardHandler),
+		Options: []inbox.Option{ledger.Quick}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +61,7 @@ func TestConsumer_DeadLettersAMessageThatKills(t *testing.T) {
 	publish(t, n, message(q, "a", "before"), message(q, "b", "deadly"), message(q, "c", "behind"))
 	deaths := 0
 	for ended := false; !ended; {
-		p, err := ledger.Start("victim", t.Output(), databaseOf+"="+l.Pool.Config().ConnString(), brokerOf+"="+n.url(), queueOf+"="+q)
+		p, err := ledger.Start("victim", t.Output(), ledger.Env(l.Pool.Config().ConnString(), n.url(), q)...)
 		if err != nil {
 			t.Fatal(err)
 		}

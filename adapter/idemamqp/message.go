@@ -54,16 +54,11 @@ func checkMessage(exchange, routingKey string, m outbox.Message) error {
 
 // ownHeaders returns the headers of the message that are strings, except HeaderKey.
 func ownHeaders(d amqp.Delivery) map[string]string {
-	var own map[string]string
+	own := make(map[string]string, len(d.Headers))
 	for name, value := range d.Headers {
-		text, isText := value.(string)
-		if !isText || name == HeaderKey {
-			continue
+		if text, isText := value.(string); isText && name != HeaderKey {
+			own[name] = text
 		}
-		if own == nil {
-			own = make(map[string]string, len(d.Headers))
-		}
-		own[name] = text
 	}
 	return own
 }

@@ -75,15 +75,13 @@ func (s *session) Receive(ctx context.Context, limit int, wait time.Duration) (r
 		arrived = nil
 	}
 	if len(arrived) == 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
 		select {
 		case d, ok := <-arrived:
 			if !ok {
 				return nil, s.failure(errUnsubscribed)
 			}
 			received = append(received, s.delivery(d))
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
 		}
 	}

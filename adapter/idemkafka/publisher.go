@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -70,13 +71,8 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 // concernsMessage reports whether an error concerns its message alone, so that others can be
 // published.
 func concernsMessage(err error) bool {
-	for _, own := range []error{
+	return slices.ContainsFunc([]error{
 		errRefused, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.PolicyViolation,
 		kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException, kerr.TopicAuthorizationFailed,
-	} {
-		if errors.Is(err, own) {
-			return true
-		}
-	}
-	return false
+	}, func(own error) bool { return errors.Is(err, own) })
 }

@@ -64,15 +64,11 @@ func isReserved(name string) bool { return name == HeaderID || name == HeaderTyp
 
 // ownHeaders returns the headers that are not reserved, each with its first value.
 func ownHeaders(record *kgo.Record) map[string]string {
-	var own map[string]string
-	for _, h := range record.Headers {
-		if _, twice := own[h.Key]; twice || isReserved(h.Key) {
-			continue
+	own := make(map[string]string, len(record.Headers))
+	for _, h := range slices.Backward(record.Headers) {
+		if !isReserved(h.Key) {
+			own[h.Key] = string(h.Value)
 		}
-		if own == nil {
-			own = make(map[string]string, len(record.Headers))
-		}
-		own[h.Key] = string(h.Value)
 	}
 	return own
 }

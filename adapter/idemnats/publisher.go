@@ -86,11 +86,8 @@ func isFull(err error) bool {
 // concernsMessage reports whether an error concerns its message alone, so that others can be
 // published.
 func concernsMessage(err error) bool {
-	for _, own := range []error{errRefused, nats.ErrBadSubject, nats.ErrBadHeaderMsg, nats.ErrMaxPayload, jetstream.ErrStreamNotFound} {
-		if errors.Is(err, own) {
-			return true
-		}
-	}
 	var api *jetstream.APIError
-	return errors.As(err, &api) && api.Code == 400
+	return errors.As(err, &api) && api.Code == 400 || slices.ContainsFunc([]error{
+		errRefused, nats.ErrBadSubject, nats.ErrBadHeaderMsg, nats.ErrMaxPayload, jetstream.ErrStreamNotFound,
+	}, func(own error) bool { return errors.Is(err, own) })
 }

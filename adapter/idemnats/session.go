@@ -119,13 +119,11 @@ func (s *session) Receive(ctx context.Context, limit int, wait time.Duration) ([
 		if len(received) > 0 || left <= 0 || ctx.Err() != nil {
 			return received, nil
 		}
-		timer := time.NewTimer(min(left, recheck))
 		select {
 		case <-s.wake:
-		case <-timer.C:
+		case <-time.After(min(left, recheck)):
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 
@@ -246,10 +244,8 @@ func (s *session) remove(d *delivery) jetstream.Msg {
 }
 
 func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

@@ -63,15 +63,11 @@ func isReserved(name string) bool {
 
 // ownHeaders returns the headers that are not reserved, each with its first value.
 func ownHeaders(h nats.Header) map[string]string {
-	var own map[string]string
+	own := make(map[string]string, len(h))
 	for name, values := range h {
-		if isReserved(name) || len(values) == 0 {
-			continue
+		if !isReserved(name) && len(values) > 0 {
+			own[name] = values[0]
 		}
-		if own == nil {
-			own = make(map[string]string, len(h))
-		}
-		own[name] = values[0]
 	}
 	return own
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -44,8 +45,8 @@ func newDatabase(t testing.TB) (string, *pgxpool.Pool) {
 	return dsn, pool
 }
 
-// newClient returns a client with the Worker. It is not started.
-func newClient(t testing.TB, pool *pgxpool.Pool, w *idemriver.Worker) *river.Client[pgx.Tx] {
+// newClient returns a client with a worker. It is not started.
+func newClient[T river.JobArgs](t testing.TB, pool *pgxpool.Pool, w river.Worker[T]) *river.Client[pgx.Tx] {
 	t.Helper()
 	client, err := clientOf(pool, w, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
@@ -54,12 +55,27 @@ func newClient(t testing.TB, pool *pgxpool.Pool, w *idemriver.Worker) *river.Cli
 	return client
 }
 
-func clientOf(pool *pgxpool.Pool, w *idemriver.Worker, logger *slog.Logger) (*river.Client[pgx.Tx], error) {
+func clientOf[T river.JobArgs](pool *pgxpool.Pool, w river.Worker[T], logger *slog.Logger) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, w)
 	return river.NewClient(riverpgxv5.New(pool), &river.Config{
 		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 4}},
-		Workers: workers, Logger: logger,
+		Workers: workers, Logger: logger, FetchPollInterval: 50 * time.Millisecond, FetchCooldown: 10 * time.Millisecond,
+	})
+}
+
+// begin starts a client, which is stopped at the end of the test.
+func begin(t testing.TB, client *river.Client[pgx.Tx]) {
+	t.Helper()
+	if err := client.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		if err := client.StopAndCancel(ctx); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -68,19 +84,12 @@ func run(t testing.TB, client *river.Client[pgx.Tx], w *idemriver.Worker) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	watched := make(chan struct{})
-	if err := client.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
 	go func() { defer close(watched); w.Watch(ctx, client) }()
 	t.Cleanup(func() {
-		stop, done := context.WithTimeout(context.Background(), limit)
-		defer done()
-		if err := client.Stop(stop); err != nil {
-			t.Error(err)
-		}
 		cancel()
 		<-watched
 	})
+	begin(t, client)
 }
 
 func count(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) (n int) {

@@ -8,42 +8,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/idem-go/idem/adapter/idemriver"
 	"github.com/idem-go/idem/lab/ledger"
 )
 
-// The environment variables of the processes that are killed.
-const (
-	processOf   = "IDEM_TEST_RIVER_OF"
-	processName = "IDEM_TEST_RIVER_NAME"
-)
+// processName is the environment variable with the name of a process that is killed.
+const processName = "IDEM_TEST_RIVER_NAME"
 
 func TestMain(m *testing.M) {
-	switch role := ledger.Role(); role {
-	case "":
-		os.Exit(m.Run())
-	case "worker":
-		fmt.Fprintln(os.Stderr, work(context.Background(), os.Getenv(processOf), os.Getenv(processName)))
-	default:
-		fmt.Fprintln(os.Stderr, relayOrConsume(context.Background(), role))
-	}
-	os.Exit(1)
+	ledger.Work(map[string]func(context.Context, *ledger.Child) error{"worker": work, "relay": relay, "consumer": handleMessages})
+	os.Exit(m.Run())
 }
 
 // work runs operations until the process is killed.
-func work(ctx context.Context, dsn, name string) error {
-	pool, err := pgxpool.New(ctx, dsn)
-	if err != nil {
-		return err
+func work(ctx context.Context, child *ledger.Child) error {
+	w := idemriver.NewWorker(child.Pool, idemriver.Config{}, order(child.Pool, os.Getenv(processName)))
+	client, err := clientOf(child.Pool, w, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if err == nil {
+		err = client.Start(ctx)
 	}
-	w := idemriver.NewWorker(pool, idemriver.Config{}, order(pool, name))
-	client, err := clientOf(pool, w, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
-		return err
-	}
-	if err := client.Start(ctx); err != nil {
 		return err
 	}
 	ledger.Ready()
@@ -65,7 +49,7 @@ func TestWorker_ResumesOperationsOfKilledProcesses(t *testing.T) {
 	processes := map[string]*ledger.Process{}
 	startProcess := func() {
 		name := fmt.Sprint("process ", len(processes))
-		p, err := ledger.Start("worker", t.Output(), processOf+"="+dsn, processName+"="+name)
+		p, err := ledger.Start("worker", t.Output(), append(ledger.Env(dsn, "", ""), processName+"="+name)...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package idemriver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,9 +45,7 @@ type OnceWorker[T river.JobArgs] struct {
 // The inbox counts attempts, schedules the next one and stores dead letters. Until the next attempt
 // is due, the job is snoozed. When its message is a dead letter, the job is canceled.
 func NewOnceWorker[T river.JobArgs](pool *pgxpool.Pool, name string, fn func(tx pgx.Tx, job *river.Job[T]) error, config OnceConfig) *OnceWorker[T] {
-	if config.Logger == nil {
-		config.Logger = slog.Default()
-	}
+	config.Logger = cmp.Or(config.Logger, slog.Default())
 	return &OnceWorker[T]{pool: pool, name: name, fn: fn, config: config}
 }
 

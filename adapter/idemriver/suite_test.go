@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -116,12 +115,7 @@ func runWorker(ctx context.Context, pool *pgxpool.Pool, handle inboxtest.Handle,
 		m, _ := inbox.MessageOf(inbox.Context(tx))
 		return handle(tx, m)
 	}, idemriver.OnceConfig{Options: options, Logger: quiet})
-	workers := river.NewWorkers()
-	river.AddWorker(workers, worker)
-	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
-		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 4}}, Workers: workers, Logger: quiet,
-		FetchPollInterval: 50 * time.Millisecond, FetchCooldown: 10 * time.Millisecond,
-	})
+	client, err := clientOf(pool, worker, quiet)
 	if err == nil {
 		err = client.Start(context.WithoutCancel(ctx))
 	}

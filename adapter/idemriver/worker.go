@@ -1,6 +1,7 @@
 package idemriver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -51,9 +52,7 @@ func NewWorker(pool *pgxpool.Pool, config Config, definitions ...Runnable) *Work
 	if w.config.Poll <= 0 {
 		w.config.Poll = time.Second
 	}
-	if w.config.Logger == nil {
-		w.config.Logger = slog.Default()
-	}
+	w.config.Logger = cmp.Or(config.Logger, slog.Default())
 	for _, d := range definitions {
 		w.definitions[d.definedName()] = d
 	}

@@ -76,11 +76,9 @@ func Handler(pool *pgxpool.Pool, name string, handle func(tx pgx.Tx, msg *messag
 }
 
 func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }
 

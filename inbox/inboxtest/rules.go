@@ -223,7 +223,7 @@ func redrives(t testing.TB, s Suite) {
 	h.wantOnce(sent)
 }
 
-// keepsOrder has a handler that fails twice with each seventh message.
+// keepsOrder has a handler that fails twice with each seventh message. It stops the consumer once.
 func keepsOrder(t testing.TB, s Suite) {
 	const keys, each = 4, 25
 	h := s.open(t)
@@ -240,12 +240,16 @@ func keepsOrder(t testing.TB, s Suite) {
 		h.deliver(m)
 	}
 	var tried attempts
-	stop := h.run(func(tx pgx.Tx, m inbox.Message) error {
+	handle := func(tx pgx.Tx, m inbox.Message) error {
 		if fails[m.ID] && tried.add(m.ID) < 3 {
 			return errHandler
 		}
 		return effect(tx, m)
-	})
+	}
+	stop := h.run(handle)
+	h.await(sent[:keys]...)
+	stop()
+	stop = h.run(handle)
 	h.await(sent...)
 	h.finish(stop)
 	got := map[string][]string{}

@@ -2,8 +2,6 @@ package inboxtest
 
 import (
 	"context"
-	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // consumer is a consumer of a broker in memory, which delivers messages until they are
@@ -147,7 +146,7 @@ func TestRules_FindABrokenConsumer(t *testing.T) {
 			s, output := suite(b.change), ""
 			// On a busy machine another event may time out first; then the patience is longer.
 			for s.Patience = b.patience; ; s.Patience *= 10 {
-				output = outputOf(t, func(t testing.TB) { check(t, s) })
+				output = waiting.Failures(t, func(t testing.TB) { check(t, s) })
 				if s.Patience == 0 || s.Patience > time.Minute || strings.Contains(output, b.failure) {
 					break
 				}
@@ -157,39 +156,4 @@ func TestRules_FindABrokenConsumer(t *testing.T) {
 			}
 		})
 	}
-}
-
-// recorder is a test that collects its failures instead of failing.
-type recorder struct {
-	testing.TB
-	mu     sync.Mutex
-	output strings.Builder
-}
-
-func (r *recorder) Errorf(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	fmt.Fprintf(&r.output, format+"\n", args...)
-}
-
-func (r *recorder) Fatalf(format string, args ...any) {
-	r.Errorf(format, args...)
-	runtime.Goexit()
-}
-
-func (r *recorder) Error(args ...any) { r.Errorf("%s", fmt.Sprint(args...)) }
-func (r *recorder) Fatal(args ...any) { r.Fatalf("%s", fmt.Sprint(args...)) }
-
-// outputOf returns the failures that a check reports.
-func outputOf(t *testing.T, check func(testing.TB)) string {
-	r := &recorder{TB: t}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		check(r)
-	}()
-	<-ended
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.output.String()
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -98,7 +97,7 @@ func (c *Consumer[D]) Run(ctx context.Context, open func(ctx context.Context) (S
 	redrives.Go(func() { c.redrive(redriving) })
 	defer redrives.Wait()
 	defer stop()
-	for backoff := minBackoff; ; {
+	for backoff := (txn.Pauses{Current: minBackoff, Limit: maxBackoff}); ; {
 		began := time.Now()
 		err := c.consume(ctx, open)
 		switch {
@@ -107,13 +106,12 @@ func (c *Consumer[D]) Run(ctx context.Context, open func(ctx context.Context) (S
 		case errors.Is(err, ErrPermanent):
 			return err
 		case time.Since(began) > maxBackoff:
-			backoff = minBackoff
+			backoff.Current = minBackoff
 		}
-		wait := backoff/2 + rand.N(backoff/2)
+		wait := backoff.Next()
 		c.Logger.WarnContext(ctx, "inbox: cannot receive or acknowledge messages; connecting again",
 			"consumer", c.Name, "backoff", wait, "error", err)
 		_ = txn.Sleep(ctx, wait)
-		backoff = min(2*backoff, maxBackoff)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -32,12 +33,30 @@ type Letter = db.Letter
 // ErrNotFound is the error of Show, Drop and Redrive if no dead letter has the name.
 var ErrNotFound = errors.New("the dead letter does not exist")
 
-// List returns up to room dead letters after a name, in the order of their names, without their
-// contents. An empty field of only matches all dead letters.
-func List(ctx context.Context, pool *pgxpool.Pool, only, after Name, room int) ([]Letter, error) {
-	list := db.ListDeadLetters{Only: only, After: after, Room: room}
-	err := engine(pool).Query(ctx, &list)
-	return list.Rows, err
+const listPage = 100 // dead letters that List reads at a time
+
+// List iterates over dead letters in the order of their names, without their contents. An empty
+// field of only matches all dead letters. read converts a letter, and hint an error, which ends the
+// iteration.
+func List[D any](
+	ctx context.Context, pool *pgxpool.Pool, only Name, read func(*Letter) D, hint func(error) error,
+) iter.Seq2[D, error] {
+	return func(yield func(D, error) bool) {
+		list := db.ListDeadLetters{Only: only, After: Name{Side: only.Side}, Room: listPage}
+		for more := true; more; more = len(list.Rows) == listPage {
+			if err := engine(pool).Query(ctx, &list); err != nil {
+				var none D
+				yield(none, hint(err))
+				return
+			}
+			for i := range list.Rows {
+				list.After = list.Rows[i].LetterName
+				if !yield(read(&list.Rows[i]), nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Show returns a dead letter.
@@ -64,38 +83,47 @@ func Redrive(ctx context.Context, pool *pgxpool.Pool, name Name, f func(tx pgx.T
 	return remove(ctx, pool, name, audit.Note(ctx, db.Redrive, "to be tried again"), f)
 }
 
-// remove deletes a dead letter together with the effect of f. It runs the transaction again after a
-// serialization failure.
-func remove(ctx context.Context, pool *pgxpool.Pool, name Name, note db.NoteAct,
-	f func(tx pgx.Tx, letter Letter) error) error {
+// remove deletes a dead letter together with the effect of f.
+func remove(
+	ctx context.Context, pool *pgxpool.Pool, name Name, note db.NoteAct, f func(tx pgx.Tx, letter Letter) error,
+) error {
 	note.Letter = name
+	take := &db.TakeDeadLetter{Name: name}
+	return Change(ctx, pool, take, &take.Found, func(tx *txn.Tx) error {
+		take.LetterName = name
+		if _, err := tx.Run("", func(tx pgx.Tx) (bool, error) { return false, f(tx, take.Letter) }); err != nil {
+			return err
+		}
+		if err := tx.Commit(ctx, &note); err != nil {
+			return fmt.Errorf("the dead letter may still exist: %w", err)
+		}
+		return nil
+	})
+}
+
+// Change runs a transaction that begins with request and ends with end. The request sets found if
+// the dead letter exists. Otherwise Change returns ErrNotFound. After a serialization failure it
+// runs the transaction again.
+func Change(
+	ctx context.Context, pool *pgxpool.Pool, request txn.Request, found *bool, end func(tx *txn.Tx) error,
+) error {
+	once := func() error {
+		tx, err := engine(pool).Open(ctx, request)
+		if err != nil {
+			return err
+		}
+		defer tx.Close()
+		if !*found {
+			return ErrNotFound
+		}
+		return end(tx)
+	}
 	for pause := txn.RetryPause; ; {
-		err := removeOnce(ctx, pool, &note, f)
+		err := once()
 		if !txn.Rerunnable(err) || txn.Sleep(ctx, pause.Next()) != nil {
 			return err
 		}
 	}
-}
-
-func removeOnce(ctx context.Context, pool *pgxpool.Pool, note *db.NoteAct,
-	f func(tx pgx.Tx, letter Letter) error) error {
-	read := db.TakeDeadLetter{Name: note.Letter}
-	tx, err := engine(pool).Open(ctx, &read)
-	if err != nil {
-		return err
-	}
-	defer tx.Close()
-	if !read.Found {
-		return ErrNotFound
-	}
-	read.LetterName = note.Letter
-	if _, err := tx.Run("", func(tx pgx.Tx) (bool, error) { return false, f(tx, read.Letter) }); err != nil {
-		return err
-	}
-	if err := tx.Commit(ctx, note); err != nil {
-		return fmt.Errorf("the dead letter may still exist: %w", err)
-	}
-	return nil
 }
 
 func engine(pool *pgxpool.Pool) *txn.Engine {

@@ -14,11 +14,8 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// role is the environment variable with the Role of a process.
+// role is the environment variable with the role of a child.
 const role = "IDEM_TEST_ROLE"
-
-// Role returns the role of this process, or "" in the test process itself. TestMain calls it.
-func Role() string { return os.Getenv(role) }
 
 // Ready reports to the test process that this process has started its work.
 func Ready() { fmt.Println("ready") }

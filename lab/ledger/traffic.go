@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -105,16 +106,18 @@ func (s *sender) run(ctx context.Context) error {
 }
 
 // Handle is the handler of a message: it inserts an effect. It fails for each poison message, and
-// by chance for one in flaky others.
-func Handle(ctx context.Context, tx pgx.Tx, id, key string, payload []byte, flaky int) error {
-	kind, n, _ := strings.Cut(string(payload), " ")
-	if _, err := tx.Exec(ctx, `INSERT INTO effects (id, key, n) VALUES ($1, $2, $3::text::integer)`, id, key, n); err != nil {
+// by chance for one in fifty others.
+func Handle(tx pgx.Tx) error {
+	ctx := inbox.Context(tx)
+	m, _ := inbox.MessageOf(ctx)
+	kind, n, _ := strings.Cut(string(m.Payload), " ")
+	if _, err := tx.Exec(ctx, `INSERT INTO effects (id, key, n) VALUES ($1, $2, $3::text::integer)`, m.ID, m.Key, n); err != nil {
 		return err
 	}
 	switch {
 	case kind == "poison":
 		return errPoison
-	case rand.N(flaky) == 0:
+	case rand.N(50) == 0:
 		return errRandom
 	}
 	return nil
@@ -131,8 +134,8 @@ func LoseResults(publisher outbox.Publisher) outbox.Publisher {
 	})
 }
 
-// Report counts messages by what happened to them.
-type Report struct {
+// report counts messages by what happened to them.
+type report struct {
 	Sent, Effects, Dead int
 	Lost                int // neither an effect nor a dead letter
 	Repeated            int // more than one effect, or an effect and a dead letter
@@ -142,7 +145,7 @@ type Report struct {
 	Waiting             int // in the outbox
 }
 
-func readReport(ctx context.Context, pool *pgxpool.Pool) (r Report, err error) {
+func readReport(ctx context.Context, pool *pgxpool.Pool) (r report, err error) {
 	err = pool.QueryRow(ctx, `
 WITH per AS (
   SELECT s.id, s.poison, coalesce(e.n, 0) AS effects, coalesce(d.n, 0) AS dead
@@ -172,10 +175,10 @@ WHERE i.before > i.n GROUP BY i.key, i.seq`)
 }
 
 // isSettled reports whether each sent message has an effect or is a dead letter.
-func (r Report) isSettled() bool { return r.Sent > 0 && r.Lost == 0 && r.Waiting == 0 }
+func (r report) isSettled() bool { return r.Sent > 0 && r.Lost == 0 && r.Waiting == 0 }
 
-// Err returns an error if a guarantee is broken.
-func (r Report) Err() error {
+// err returns an error if a guarantee is broken.
+func (r report) err() error {
 	if r.Lost+r.Repeated+r.RolledBack+r.Inversions+r.WronglyDead+r.Waiting > 0 || r.Effects+r.Dead != r.Sent {
 		return fmt.Errorf("want one effect of each message, in order, or a dead letter of each poison message: %+v", r)
 	}

@@ -3,9 +3,7 @@ package outboxtest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -105,14 +104,14 @@ var broken = []struct {
 	name, rule, says string
 	publisher        func(*memory) outbox.Publisher
 }{
-	{"publishes twice", "arrivesOnce", "has arrived 2 times", func(m *memory) outbox.Publisher {
+	{"publishes twice", "ArrivesOnceAndUnchanged", "has arrived 2 times", func(m *memory) outbox.Publisher {
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 			return errors.Join(m.Publish(ctx, messages), m.Publish(ctx, messages))
 		})
 	}},
-	{"trims payloads", "arrivesOnce", "is not what was published", changed(func(m *outbox.Message) { m.Payload = []byte(strings.TrimSpace(string(m.Payload))) })},
-	{"loses the key", "arrivesOnce", "is not what was published", changed(func(m *outbox.Message) { m.Key = "" })},
-	{"keeps the slice", "arrivesOnce", "is not what was published", func(m *memory) outbox.Publisher {
+	{"trims payloads", "ArrivesOnceAndUnchanged", "is not what was published", changed(func(m *outbox.Message) { m.Payload = []byte(strings.TrimSpace(string(m.Payload))) })},
+	{"loses the key", "ArrivesOnceAndUnchanged", "is not what was published", changed(func(m *outbox.Message) { m.Key = "" })},
+	{"keeps the slice", "ArrivesOnceAndUnchanged", "is not what was published", func(m *memory) outbox.Publisher {
 		return outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -120,13 +119,13 @@ var broken = []struct {
 			return nil
 		})
 	}},
-	{"publishes only a hundred messages", "manyArrive", "have not arrived", func(m *memory) outbox.Publisher {
+	{"publishes only a hundred messages", "FullBatchArrives", "have not arrived", func(m *memory) outbox.Publisher {
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 			return m.Publish(ctx, messages[:min(100, len(messages))])
 		})
 	}},
-	{"has another id each time", "isRepeatable", "have not arrived", changed(func(m *outbox.Message) { m.ID = outbox.NewID() })},
-	{"mixes calls", "concurrentCalls", "have not arrived", func(m *memory) outbox.Publisher {
+	{"has another id each time", "RepeatedMessageIsUnchanged", "have not arrived", changed(func(m *outbox.Message) { m.ID = outbox.NewID() })},
+	{"mixes calls", "ConcurrentCalls", "have not arrived", func(m *memory) outbox.Publisher {
 		var mu sync.Mutex
 		var current []outbox.Message
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
@@ -139,7 +138,7 @@ var broken = []struct {
 			return m.Publish(ctx, current)
 		})
 	}},
-	{"returns before it has published", "inOrder", "has arrived before", func(m *memory) outbox.Publisher {
+	{"returns before it has published", "OrderOfAKey", "has arrived before", func(m *memory) outbox.Publisher {
 		return outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
 			for _, msg := range messages {
 				if msg.Type == "Said" && msg.Topic == "orders" {
@@ -149,20 +148,20 @@ var broken = []struct {
 			return nil
 		})
 	}},
-	{"claims to keep the order", "holdsAfterFailure", "that the error names", func(m *memory) outbox.Publisher { return goesOn{m} }},
-	{"ignores refusals", "namesFailing", "the error is nil", answered(func(_ *memory, _ []outbox.Message, err error) error {
+	{"claims to keep the order", "OrderKeeperHoldsMessagesAfterAFailedOne", "that the error names", func(m *memory) outbox.Publisher { return goesOn{m} }},
+	{"ignores refusals", "NamesOnlyTheFailingMessage", "the error is nil", answered(func(_ *memory, _ []outbox.Message, err error) error {
 		if isNamed(err) {
 			return nil
 		}
 		return err
 	})},
-	{"names other messages as well", "namesFailing", "that the error names", answered(func(_ *memory, messages []outbox.Message, err error) error {
+	{"names other messages as well", "NamesOnlyTheFailingMessage", "that the error names", answered(func(_ *memory, messages []outbox.Message, err error) error {
 		if isNamed(err) {
 			return all(messages, errRefused)
 		}
 		return err
 	})},
-	{"treats a refusal as an outage", "deadLettersFailing", "still in the outbox", answered(func(_ *memory, messages []outbox.Message, err error) error {
+	{"treats a refusal as an outage", "DeadLettersOnlyTheFailingMessage", "still in the outbox", answered(func(_ *memory, messages []outbox.Message, err error) error {
 		if named, ok := errors.AsType[*outbox.PublishError](err); ok {
 			for id, reason := range named.Failed {
 				named.Failed[id] = outbox.RetryLater(reason, time.Second)
@@ -170,31 +169,31 @@ var broken = []struct {
 		}
 		return err
 	})},
-	{"treats an outage as a refusal", "outageCountsNothing", "against 3 messages", answered(func(m *memory, messages []outbox.Message, err error) error {
+	{"treats an outage as a refusal", "OutageCountsNoAttempt", "against 3 messages", answered(func(m *memory, messages []outbox.Message, err error) error {
 		if m.isDown() {
 			return all(messages, errRefused)
 		}
 		return err
 	})},
-	{"treats an outage as a refusal", "relaySurvivesOutage", "has dead-lettered", answered(func(m *memory, messages []outbox.Message, err error) error {
+	{"treats an outage as a refusal", "RelaySurvivesAnOutage", "has dead-lettered", answered(func(m *memory, messages []outbox.Message, err error) error {
 		if m.isDown() {
 			return all(messages, errRefused)
 		}
 		return err
 	})},
-	{"ignores an outage", "outageCountsNothing", "the error is nil", answered(func(*memory, []outbox.Message, error) error { return nil })},
-	{"ignores its context", "endsWithContext", "does not return", func(m *memory) outbox.Publisher {
+	{"ignores an outage", "OutageCountsNoAttempt", "the error is nil", answered(func(*memory, []outbox.Message, error) error { return nil })},
+	{"ignores its context", "ReturnsAtTheEndOfTheContext", "does not return", func(m *memory) outbox.Publisher {
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 			return m.Publish(context.WithoutCancel(ctx), messages)
 		})
 	}},
-	{"counts the end of its context", "endsWithContext", "against 3 messages", answered(func(_ *memory, messages []outbox.Message, err error) error {
+	{"counts the end of its context", "ReturnsAtTheEndOfTheContext", "against 3 messages", answered(func(_ *memory, messages []outbox.Message, err error) error {
 		if errors.Is(err, context.Canceled) {
 			return all(messages, errRefused)
 		}
 		return err
 	})},
-	{"trims headers", "unusualContents", "is not what was published", changed(func(m *outbox.Message) {
+	{"trims headers", "UnusualContents", "is not what was published", changed(func(m *outbox.Message) {
 		if v, ok := m.Headers["Tenant"]; ok {
 			m.Headers["Tenant"] = strings.TrimSpace(v)
 		}
@@ -206,14 +205,17 @@ var timeouts = []string{"have not arrived", "still in the outbox", "no call fail
 
 func TestRun_FindsEachBrokenPublisher(t *testing.T) {
 	t.Parallel()
-	found := map[string]bool{}
+	found, checks := map[string]bool{}, map[string]func(testing.TB, Suite){}
+	for _, r := range rules {
+		checks[r.name] = r.check
+	}
 	for _, b := range broken {
-		check := named[b.rule]
+		check := checks[b.rule]
 		found[b.rule] = true
 		t.Run(b.rule+": "+b.name, func(t *testing.T) {
 			t.Parallel()
 			said := untilSaid(b.says, func(timeout time.Duration) string {
-				return verdict(t, func(t testing.TB) {
+				return waiting.Failures(t, func(t testing.TB) {
 					check(t, Suite{Pool: pool, Patience: timeout, New: func(testing.TB) Target {
 						m := &memory{}
 						return m.target(b.publisher(m))
@@ -240,44 +242,4 @@ func untilSaid(says string, rule func(timeout time.Duration) string) (said strin
 		said = rule(timeout)
 	}
 	return said
-}
-
-// named has the rules by the names of their functions.
-var named = map[string]func(testing.TB, Suite){
-	"arrivesOnce": arrivesOnce, "manyArrive": manyArrive, "isRepeatable": isRepeatable, "concurrentCalls": concurrentCalls, "inOrder": inOrder, "holdsAfterFailure": holdsAfterFailure, "namesFailing": namesFailing,
-	"deadLettersFailing": deadLettersFailing, "outageCountsNothing": outageCountsNothing, "relaySurvivesOutage": relaySurvivesOutage, "endsWithContext": endsWithContext, "unusualContents": unusualContents,
-}
-
-// judge is a test that stores its errors.
-type judge struct {
-	testing.TB
-	mu   sync.Mutex
-	said strings.Builder
-}
-
-func (j *judge) Errorf(format string, args ...any) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	fmt.Fprintf(&j.said, format+"\n", args...)
-}
-
-func (j *judge) Fatalf(format string, args ...any) {
-	j.Errorf(format, args...)
-	runtime.Goexit()
-}
-
-func (j *judge) Fatal(args ...any) { j.Fatalf("%s", fmt.Sprint(args...)) }
-
-// verdict returns the errors of a check.
-func verdict(t *testing.T, check func(testing.TB)) string {
-	j := &judge{TB: t}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		check(j)
-	}()
-	<-ended
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.said.String()
 }

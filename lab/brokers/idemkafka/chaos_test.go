@@ -2,16 +2,12 @@ package idemkafka_test
 
 import (
 	"context"
-	"flag"
-	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -21,49 +17,31 @@ import (
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/ledger"
 	"github.com/idem-go/idem/lab/pgtest"
-	"github.com/idem-go/idem/outbox"
-)
-
-var messages = flag.Int("messages", 600, "number of messages of TestChaos")
-
-// The environment variables of the processes that are killed.
-const (
-	databaseOf = "IDEM_TEST_KAFKA_DATABASE"
-	seedsOf    = "IDEM_TEST_KAFKA_SEEDS"
 )
 
 func TestMain(m *testing.M) {
-	if role := ledger.Role(); role != "" {
-		fmt.Fprintln(os.Stderr, work(context.Background(), role))
-		os.Exit(1)
-	}
+	ledger.Work(map[string]func(context.Context, *ledger.Child) error{"relay": relay, "consumer": consume})
 	os.Exit(m.Run())
 }
 
-// work is the work of a process that is killed.
-func work(ctx context.Context, role string) error {
-	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1}))
-	pool, err := pgxpool.New(ctx, os.Getenv(databaseOf))
+func relay(ctx context.Context, child *ledger.Child) error {
+	c := &cluster{seeds: strings.Split(child.Broker, ",")}
+	client, err := kgo.NewClient(c.opts()...)
 	if err != nil {
 		return err
 	}
-	c := &cluster{seeds: strings.Split(os.Getenv(seedsOf), ",")}
-	if role == "relay" {
-		client, err := kgo.NewClient(c.opts()...)
-		if err != nil {
-			return err
-		}
-		publisher, err := idemkafka.NewPublisher(client, idemkafka.PublisherConfig{Timeout: 2 * time.Second})
-		if err != nil {
-			return err
-		}
-		ledger.Ready()
-		return outbox.NewRelay(pool, ledger.LoseResults(publisher),
-			outbox.RelayConfig{Logger: logger, MinPause: 20 * time.Millisecond, MaxPause: time.Second}).Run(ctx)
+	publisher, err := idemkafka.NewPublisher(client, idemkafka.PublisherConfig{Timeout: 2 * time.Second})
+	if err != nil {
+		return err
 	}
-	consumer, err := idemkafka.NewConsumer(pool, "billing", func(tx pgx.Tx, m inbox.Message, _ *kgo.Record) error {
-		return ledger.Handle(ctx, tx, m.ID, m.Key, m.Payload, 50)
-	}, idemkafka.ConsumerConfig{Logger: logger, Options: []inbox.Option{inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond)}},
+	return child.Relay(ctx, ledger.LoseResults(publisher))
+}
+
+func consume(ctx context.Context, child *ledger.Child) error {
+	c := &cluster{seeds: strings.Split(child.Broker, ",")}
+	consumer, err := idemkafka.NewConsumer(child.Pool, "billing", func(tx pgx.Tx, _ inbox.Message, _ *kgo.Record) error {
+		return ledger.Handle(tx)
+	}, idemkafka.ConsumerConfig{Logger: child.Logger, Options: []inbox.Option{ledger.Quick}},
 		c.opts(kgo.ConsumeTopics("orders"), kgo.SessionTimeout(time.Second), kgo.HeartbeatInterval(100*time.Millisecond),
 			// If kfake moves a coordinator, a joining consumer may get no answer, for 70 seconds by
 			// default.
@@ -79,12 +57,10 @@ func work(ctx context.Context, role string) error {
 func TestChaos_Ordered(t *testing.T) {
 	t.Parallel()
 	pgtest.Long(t)
-	dsn, c := pgtest.DSN(t), newCluster(t, 8, kfake.GroupMinSessionTimeout(time.Second))
-	database, address := ledger.ProxyDSN(t, dsn)
+	c := newCluster(t, 8, kfake.GroupMinSessionTimeout(time.Second))
 	do := func(f func()) func() error { return func() error { f(); return nil } }
 	chaos := ledger.Chaos{
-		Messages: *messages, Topic: c.topic, Pool: pgtest.Open(t, dsn), Database: database,
-		Env: []string{databaseOf + "=" + address, seedsOf + "=" + strings.Join(c.seeds, ",")},
+		DSN: pgtest.DSN(t), Topic: c.topic, Address: strings.Join(c.seeds, ","),
 		Faults: func(every ledger.Every) []ledger.Fault {
 			return []ledger.Fault{
 				{Name: "leaders moved", Every: every(10), Inject: do(c.fake.ShufflePartitionLeaders)},
@@ -101,7 +77,5 @@ func TestChaos_Ordered(t *testing.T) {
 		},
 		Idle: func() (bool, error) { return true, nil }, // uncommitted offsets only cause duplicates
 	}
-	if err := chaos.Run(t).Err(); err != nil {
-		t.Error(err)
-	}
+	chaos.Run(t)
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -121,7 +120,7 @@ func message(id, key string) outbox.Message {
 }
 
 // consumer returns a Consumer of the topic.
-func (c *cluster) consumer(l testLedger, handle idemkafka.Handler, config idemkafka.ConsumerConfig, more ...kgo.Opt) *idemkafka.Consumer {
+func (c *cluster) consumer(l *ledger.Ledger, handle idemkafka.Handler, config idemkafka.ConsumerConfig, more ...kgo.Opt) *idemkafka.Consumer {
 	c.t.Helper()
 	config.Logger = quiet
 	consumer, err := idemkafka.NewConsumer(l.Pool, c.group, handle, config, c.opts(append(more, kgo.ConsumeTopics(c.topic))...)...)
@@ -165,12 +164,7 @@ func (c *cluster) committed(n int64) {
 
 var errPoison = errors.New("the amount is negative")
 
-type testLedger struct{ *ledger.Ledger }
-
-func newLedger(t testing.TB, configure ...func(*pgxpool.Config)) testLedger {
-	t.Helper()
-	return testLedger{ledger.New(t, configure...)}
+// record returns a Handler that records messages.
+func record(l *ledger.Ledger) idemkafka.Handler {
+	return func(tx pgx.Tx, m inbox.Message, _ *kgo.Record) error { return l.Record(tx, m) }
 }
-
-// record is a Handler that records the message.
-func (l testLedger) record(tx pgx.Tx, m inbox.Message, _ *kgo.Record) error { return l.Record(tx, m) }

@@ -25,14 +25,14 @@ import (
 
 func TestConsumer_CommitsOffsetsAfterTheTransaction(t *testing.T) {
 	t.Parallel()
-	c, l := newCluster(t, 1), newLedger(t)
+	c, l := newCluster(t, 1), ledger.New(t)
 	commits := c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Count: -1, Observe: true})
 	c.publish(message("1", "a"))
 	ledger.Run(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
 		if commits.Hits() > 0 {
 			t.Error("an offset is committed before the effect of its message")
 		}
-		return l.record(tx, m, record)
+		return l.Record(tx, m)
 	}, idemkafka.ConsumerConfig{}).Run)
 	c.committed(1)
 }
@@ -40,13 +40,13 @@ func TestConsumer_CommitsOffsetsAfterTheTransaction(t *testing.T) {
 func TestConsumer_TreatsResetOffsetsAsDuplicates(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 3, func(t *testing.T, c *cluster) {
-		l := newLedger(t)
+		l := ledger.New(t)
 		var messages []outbox.Message
 		for i := range 50 {
 			messages = append(messages, message(fmt.Sprint(i), fmt.Sprint(i%10)))
 		}
 		c.publish(messages...)
-		stop := ledger.Run(t, c.consumer(l, l.record, idemkafka.ConsumerConfig{}).Run)
+		stop := ledger.Run(t, c.consumer(l, record(l), idemkafka.ConsumerConfig{}).Run)
 		c.committed(50)
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -60,7 +60,7 @@ func TestConsumer_TreatsResetOffsetsAsDuplicates(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.publish(message("last", "a"))
-		ledger.Run(t, c.consumer(l, l.record, idemkafka.ConsumerConfig{}).Run)
+		ledger.Run(t, c.consumer(l, record(l), idemkafka.ConsumerConfig{}).Run)
 		c.committed(51)
 		if got := l.Payloads(); len(got) != 51 {
 			t.Errorf("%d effects, want 51: %q", len(got), got)
@@ -70,14 +70,14 @@ func TestConsumer_TreatsResetOffsetsAsDuplicates(t *testing.T) {
 
 func TestConsumer_ReadsOneWindowBeyondAFailedMessage(t *testing.T) {
 	t.Parallel()
-	c, l := newCluster(t, 2), newLedger(t)
+	c, l := newCluster(t, 2), ledger.New(t)
 	var healed atomic.Bool
 	config := idemkafka.ConsumerConfig{Batch: 2, Window: 5, Options: []inbox.Option{inbox.WithBackoff(10*time.Millisecond, 10*time.Millisecond), inbox.WithMaxAttempts(1 << 20)}}
 	handle := func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
 		if m.ID == "bad" && !healed.Load() {
 			return errPoison
 		}
-		return l.record(tx, m, record)
+		return l.Record(tx, m)
 	}
 	producer := c.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	to := func(partition int32, id string) {
@@ -109,9 +109,9 @@ func TestConsumer_ReadsOneWindowBeyondAFailedMessage(t *testing.T) {
 
 func TestConsumer_RetriesAFailedOffsetCommit(t *testing.T) {
 	t.Parallel()
-	c, l := newCluster(t, 1), newLedger(t)
+	c, l := newCluster(t, 1), ledger.New(t)
 	refused := c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.InvalidCommitOffsetSize})
-	ledger.Run(t, c.consumer(l, l.record, idemkafka.ConsumerConfig{}).Run)
+	ledger.Run(t, c.consumer(l, record(l), idemkafka.ConsumerConfig{}).Run)
 	c.publish(message("1", "a"))
 	c.committed(1)
 	if refused.Hits() != 1 {
@@ -124,7 +124,7 @@ func TestConsumer_RetriesAFailedOffsetCommit(t *testing.T) {
 func TestConsumer_FinishesItsBatchBeforeARebalance(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 4, func(t *testing.T, c *cluster) {
-		l := newLedger(t)
+		l := ledger.New(t)
 		var messages []outbox.Message
 		for i := range 40 {
 			messages = append(messages, message(fmt.Sprintf("%02d", i), fmt.Sprint(i%20)))
@@ -143,7 +143,7 @@ func TestConsumer_FinishesItsBatchBeforeARebalance(t *testing.T) {
 				}
 			})
 			runs.Add(1)
-			return l.record(tx, m, record)
+			return l.Record(tx, m)
 		}
 		blocked := kgo.OnPartitionsCallbackBlocked(func(context.Context, *kgo.Client) { signal.Do(func() { close(rebalancing) }) })
 		ledger.Run(t, c.consumer(l, handle, idemkafka.ConsumerConfig{Batch: 40}, blocked).Run)
@@ -178,5 +178,5 @@ func TestPosition_IsTheSameInEachDelivery(t *testing.T) {
 }
 
 func TestExamplePrintsWhatItSays(t *testing.T) {
-	examples.Run(t, map[string]func(){"": Example}, func(t *testing.T, _ string) { pool, brokers = newLedger(t).Pool, newCluster(t, 3).seeds })
+	examples.Run(t, map[string]func(){"": Example}, func(t *testing.T, _ string) { pool, brokers = ledger.New(t).Pool, newCluster(t, 3).seeds })
 }

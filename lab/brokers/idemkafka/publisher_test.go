@@ -11,23 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/idem-go/idem/adapter/idemkafka"
-	"github.com/idem-go/idem/outbox"
 )
-
-func TestPublisher_SendsAllFieldsOfAMessage(t *testing.T) {
-	t.Parallel()
-	onClusters(t, 1, func(t *testing.T, c *cluster) {
-		c.publish(outbox.Message{ID: "b3f9", Key: " a key\n", Type: "OrderPlaced", Payload: []byte("{}"), Headers: map[string]string{"tenant": "7"}})
-		got := c.stored(1)[0]
-		want := []kgo.RecordHeader{{Key: "id", Value: []byte("b3f9")}, {Key: "type", Value: []byte("OrderPlaced")}, {Key: "tenant", Value: []byte("7")}}
-		if diff := cmp.Diff(want, got.Headers); diff != "" {
-			t.Errorf("headers (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff(" a key\n {}", string(got.Key)+" "+string(got.Value)); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
 
 // The broker stores the messages but reports an error.
 func TestPublisher_StoresOnceAfterALostAnswer(t *testing.T) {

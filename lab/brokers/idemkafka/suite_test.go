@@ -70,14 +70,15 @@ func (c *cluster) reader() func(context.Context) ([]outbox.Message, error) {
 	}
 }
 
+// messageOf reads a record by the names that other programs know, such as Debezium's event router.
 func messageOf(r *kgo.Record) outbox.Message {
 	m := outbox.Message{Key: string(r.Key), Payload: r.Value, Headers: map[string]string{}}
 	for _, h := range r.Headers {
 		m.Headers[h.Key] = string(h.Value)
 	}
-	m.ID, m.Type = m.Headers[idemkafka.HeaderID], m.Headers[idemkafka.HeaderType]
-	delete(m.Headers, idemkafka.HeaderID)
-	delete(m.Headers, idemkafka.HeaderType)
+	m.ID, m.Type = m.Headers["id"], m.Headers["type"]
+	delete(m.Headers, "id")
+	delete(m.Headers, "type")
 	return m
 }
 

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idem-go/idem/adapter/idemnats"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/ledger"
 	"github.com/idem-go/idem/lab/pgserver"
@@ -111,15 +111,10 @@ func newSource(t testing.TB, stream jetstream.Stream, change ...func(*jetstream.
 	return source
 }
 
-type testLedger struct{ *ledger.Ledger }
-
-func newLedger(t testing.TB, configure ...func(*pgxpool.Config)) testLedger {
-	t.Helper()
-	return testLedger{ledger.New(t, configure...)}
+// record returns a Handler that records messages.
+func record(l *ledger.Ledger) idemnats.Handler {
+	return func(tx pgx.Tx, m inbox.Message, _ jetstream.Msg) error { return l.Record(tx, m) }
 }
-
-// record is a Handler that records the message.
-func (l testLedger) record(tx pgx.Tx, m inbox.Message, _ jetstream.Msg) error { return l.Record(tx, m) }
 
 // settled waits until all messages are acknowledged.
 func settled(t testing.TB, source jetstream.Consumer) {

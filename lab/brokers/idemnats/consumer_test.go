@@ -39,7 +39,7 @@ func message(id, key string) outbox.Message {
 	return outbox.Message{ID: id, Key: key, Payload: []byte(key + id)}
 }
 
-func newConsumer(t testing.TB, l testLedger, source jetstream.Consumer, handle idemnats.Handler, config idemnats.ConsumerConfig) *idemnats.Consumer {
+func newConsumer(t testing.TB, l *ledger.Ledger, source jetstream.Consumer, handle idemnats.Handler, config idemnats.ConsumerConfig) *idemnats.Consumer {
 	t.Helper()
 	config.Logger = quiet
 	consumer, err := idemnats.NewConsumer(l.Pool, "billing", source, handle, config)
@@ -51,7 +51,7 @@ func newConsumer(t testing.TB, l testLedger, source jetstream.Consumer, handle i
 
 func TestConsumer_MayDieBeforeItsAcknowledgment(t *testing.T) {
 	t.Parallel()
-	b, l := newBroker(t), newLedger(t)
+	b, l := newBroker(t), ledger.New(t)
 	js, dying := b.connect(), b.connect()
 	stream := newStream(t, js)
 	newSource(t, stream, func(c *jetstream.ConsumerConfig) { c.AckWait = time.Second })
@@ -63,7 +63,7 @@ func TestConsumer_MayDieBeforeItsAcknowledgment(t *testing.T) {
 	}
 	err = newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
 		dying.Conn().Close() // no acknowledgment arrives after that
-		return l.record(tx, m, msg)
+		return l.Record(tx, m)
 	}, idemnats.ConsumerConfig{}).Run(ledger.Within(t))
 	if !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("Run returned %v, want %v", err, nats.ErrConnectionClosed)
@@ -76,7 +76,7 @@ func TestConsumer_MayDieBeforeItsAcknowledgment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ledger.Run(t, newConsumer(t, l, source, l.record, idemnats.ConsumerConfig{}).Run)
+	ledger.Run(t, newConsumer(t, l, source, record(l), idemnats.ConsumerConfig{}).Run)
 	l.WaitForPayloads(3)
 	settled(t, source)
 	got := l.Payloads()
@@ -88,7 +88,7 @@ func TestConsumer_MayDieBeforeItsAcknowledgment(t *testing.T) {
 
 func TestConsumer_ExtendsTheDeadlineOfALongHandler(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
+	js, l := newBroker(t).connect(), ledger.New(t)
 	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = 300 * time.Millisecond })
 	acks, err := js.Conn().SubscribeSync("$JS.ACK.>")
 	if err != nil {
@@ -107,7 +107,7 @@ func TestConsumer_ExtendsTheDeadlineOfALongHandler(t *testing.T) {
 				return fmt.Errorf("%q was the answer before the effect", ack.Data)
 			}
 		}
-		return l.record(tx, m, msg)
+		return l.Record(tx, m)
 	}, idemnats.ConsumerConfig{Options: []inbox.Option{inbox.WithMaxAttempts(1)}}).Run)
 	publish(t, js, message("1", "a"))
 	l.WaitForPayloads(1)
@@ -115,7 +115,7 @@ func TestConsumer_ExtendsTheDeadlineOfALongHandler(t *testing.T) {
 
 func TestNewConsumer_RefusesASourceThatLosesMessages(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
+	js, l := newBroker(t).connect(), ledger.New(t)
 	stream := newStream(t, js)
 	for name, change := range map[string]func(*jetstream.ConsumerConfig){
 		"AckPolicy":  func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckNonePolicy },
@@ -126,7 +126,7 @@ func TestNewConsumer_RefusesASourceThatLosesMessages(t *testing.T) {
 		},
 	} {
 		source := newSource(t, stream, func(c *jetstream.ConsumerConfig) { c.Durable = strings.ReplaceAll(name, " ", "_") }, change)
-		_, err := idemnats.NewConsumer(l.Pool, "billing", source, l.record, idemnats.ConsumerConfig{})
+		_, err := idemnats.NewConsumer(l.Pool, "billing", source, record(l), idemnats.ConsumerConfig{})
 		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(name)) {
 			t.Errorf("%v, want an error about %s", err, name)
 		}
@@ -135,7 +135,7 @@ func TestNewConsumer_RefusesASourceThatLosesMessages(t *testing.T) {
 
 func TestConsumer_ReleasesItsMessagesWhenItStops(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
+	js, l := newBroker(t).connect(), ledger.New(t)
 	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = time.Hour })
 	config := idemnats.ConsumerConfig{Ordered: true, Batch: 5}
 	for i := range 20 {
@@ -152,7 +152,7 @@ func TestConsumer_ReleasesItsMessagesWhenItStops(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	ledger.Run(t, newConsumer(t, l, source, l.record, config).Run)
+	ledger.Run(t, newConsumer(t, l, source, record(l), config).Run)
 	l.WaitForPayloads(20)
 	settled(t, source)
 	if got := l.Payloads(); !slices.IsSorted(got) {
@@ -163,7 +163,7 @@ func TestConsumer_ReleasesItsMessagesWhenItStops(t *testing.T) {
 // A message without an ID has the Position as its ID, which each delivery repeats.
 func TestConsumer_HandlesMessagesByTheirPositions(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
+	js, l := newBroker(t).connect(), ledger.New(t)
 	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = 300 * time.Millisecond })
 	for _, body := range []string{"same", "same"} {
 		if _, err := js.Publish(ledger.Within(t), "orders", []byte(body)); err != nil {
@@ -172,7 +172,7 @@ func TestConsumer_HandlesMessagesByTheirPositions(t *testing.T) {
 	}
 	record := func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
 		_ = msg.Nak() // for another delivery
-		return l.record(tx, m, msg)
+		return l.Record(tx, m)
 	}
 	ledger.Run(t, newConsumer(t, l, source, record, idemnats.ConsumerConfig{ID: idemnats.Position}).Run)
 	l.WaitForPayloads(2)
@@ -184,7 +184,7 @@ func TestConsumer_HandlesMessagesByTheirPositions(t *testing.T) {
 
 func TestExamplePrintsWhatItSays(t *testing.T) {
 	examples.Run(t, map[string]func(){"": Example}, func(t *testing.T, _ string) {
-		pool, js = newLedger(t).Pool, newBroker(t).connect()
+		pool, js = ledger.New(t).Pool, newBroker(t).connect()
 		newStream(t, js)
 	})
 }

@@ -15,7 +15,7 @@ import (
 
 func TestConsumer_WaitsForMessagesOfADeadProcess(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
+	js, l := newBroker(t).connect(), ledger.New(t)
 	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = time.Second })
 	publish(t, js, message("1", "a"))
 	publish(t, js, message("2", "b"))
@@ -28,7 +28,7 @@ func TestConsumer_WaitsForMessagesOfADeadProcess(t *testing.T) {
 	for _, id := range []string{"3", "4", "5"} {
 		publish(t, js, message(id, "a"))
 	}
-	ledger.Run(t, newConsumer(t, l, source, l.record, idemnats.ConsumerConfig{Ordered: true}).Run)
+	ledger.Run(t, newConsumer(t, l, source, record(l), idemnats.ConsumerConfig{Ordered: true}).Run)
 	l.WaitForPayloads(5)
 	got := slices.DeleteFunc(l.Payloads(), func(line string) bool { return line == "b2" })
 	if diff := cmp.Diff([]string{"a1", "a3", "a4", "a5"}, got); diff != "" {
@@ -39,10 +39,10 @@ func TestConsumer_WaitsForMessagesOfADeadProcess(t *testing.T) {
 
 func TestConsumer_ResolvesADeadlockOfTwoOrderedOnes(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
+	js, l := newBroker(t).connect(), ledger.New(t)
 	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = 300 * time.Millisecond })
 	for range 2 {
-		ledger.Run(t, newConsumer(t, l, source, l.record, idemnats.ConsumerConfig{Ordered: true, Batch: 2}).Run)
+		ledger.Run(t, newConsumer(t, l, source, record(l), idemnats.ConsumerConfig{Ordered: true, Batch: 2}).Run)
 	}
 	for _, id := range []string{"1", "2", "3", "4", "5", "6", "7", "8"} {
 		publish(t, js, message(id, "a"))
@@ -56,7 +56,7 @@ func TestConsumer_ResolvesADeadlockOfTwoOrderedOnes(t *testing.T) {
 
 func TestConsumer_OfAPriorityGroupKeepsTheOrder(t *testing.T) {
 	t.Parallel()
-	b, l := newBroker(t), newLedger(t)
+	b, l := newBroker(t), ledger.New(t)
 	js := b.connect()
 	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) {
 		c.PriorityPolicy, c.PriorityGroups, c.PinnedTTL = jetstream.PriorityPolicyPinned, []string{"one"}, time.Minute
@@ -66,7 +66,7 @@ func TestConsumer_OfAPriorityGroupKeepsTheOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ledger.Run(t, newConsumer(t, l, source, l.record, idemnats.ConsumerConfig{Ordered: true, Batch: 2, Group: "one"}).Run)
+		ledger.Run(t, newConsumer(t, l, source, record(l), idemnats.ConsumerConfig{Ordered: true, Batch: 2, Group: "one"}).Run)
 	}
 	var want []string
 	for i := range 20 {

@@ -67,8 +67,8 @@ func reader(js jetstream.JetStream) func(ctx context.Context) ([]outbox.Message,
 
 func messageOf(msg *jetstream.RawStreamMsg) outbox.Message {
 	m := outbox.Message{ID: msg.Header.Get("Nats-Msg-Id"), Payload: msg.Data, Headers: map[string]string{}}
-	m.Key, _ = url.PathUnescape(msg.Header.Get(idemnats.HeaderKey))
-	m.Type, _ = url.PathUnescape(msg.Header.Get(idemnats.HeaderType))
+	m.Key, _ = url.PathUnescape(msg.Header.Get("Idem-Key"))
+	m.Type, _ = url.PathUnescape(msg.Header.Get("Idem-Type"))
 	for name, values := range msg.Header {
 		if !strings.HasPrefix(name, "Nats-") && !strings.HasPrefix(name, "Idem-") {
 			m.Headers[name] = values[0]
@@ -127,7 +127,7 @@ func TestConsumer_KeepsItsPromises(t *testing.T) {
 
 func newConsumerSource(t testing.TB, pool *pgxpool.Pool, ordered bool) inboxtest.Source {
 	js := newBroker(t).connect()
-	source := newSource(t, newStream(t, js, func(c *jetstream.StreamConfig) { c.Duplicates = 100 * time.Millisecond }), func(c *jetstream.ConsumerConfig) { c.AckWait = time.Second })
+	source := newSource(t, newStream(t, js, func(c *jetstream.StreamConfig) { c.Duplicates = 100 * time.Millisecond }), func(c *jetstream.ConsumerConfig) { c.AckWait = time.Hour }) // a consumer that stops has to release its messages
 	publisher := idemnats.NewPublisher(js, idemnats.PublisherConfig{})
 	return inboxtest.Source{
 		Name: "billing", Ordered: ordered,

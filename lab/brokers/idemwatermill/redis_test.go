@@ -87,10 +87,7 @@ func (s *server) restart(ctx context.Context) error {
 }
 
 func TestMain(m *testing.M) {
-	if role := ledger.Role(); role != "" {
-		fmt.Fprintln(os.Stderr, work(context.Background(), role))
-		os.Exit(1)
-	}
+	ledger.Work(roles)
 	code := m.Run()
 	if s, _ := shared(); s != nil {
 		s.process.Kill()
