@@ -43,15 +43,16 @@ func runAgain[T any](s *shop, d *operation.Definition[T], id string) {
 	_ = d.Resume(s.t.Context(), s.pool, id)
 }
 
-// New code makes calls one after another that older code has made in parallel, and goes on after a
-// call that fails. The undos of all calls that were made run.
+// New code makes calls one after another that older code has made in parallel, all or the last of
+// them, and goes on after a call that fails. The undos of all calls that were made run.
 func TestCancel_SequentialCodeAfterParallelCalls(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"not sent", "asked"} {
-		for _, opts := range [][]operation.CancelOption{nil, {operation.WithoutCode()}} {
-			t.Run(fmt.Sprint(policy, " ", len(opts)), func(t *testing.T) {
+		for n := range 4 {
+			t.Run(fmt.Sprint(policy, " ", n), func(t *testing.T) {
 				t.Parallel()
-				s, sequential := newShop(t), false
+				s, inParallel, last := newShop(t), 3, "extra"
+				opts := [][]operation.CancelOption{nil, {operation.WithoutCode()}}[n%2]
 				waits, air := keyed.WithBackoff(10*time.Hour, 10*time.Hour), func(context.Context, string) (string, error) {
 					return "", operation.NotSent(errHiccup)
 				}
@@ -60,24 +61,40 @@ func TestCancel_SequentialCodeAfterParallelCalls(t *testing.T) {
 					air = lost
 				}
 				d := define(func(op *operation.Op) error {
-					if sequential {
-						_, failed := operation.Call(op, "air", waits, air, s.refund())
-						_, err := operation.Call(op, "room", keyed, s.bank.charge, s.refund())
-						return errors.Join(failed, err)
-					}
+					var errs []error
 					calls := operation.Parallel(op)
-					operation.Go(calls, "air", waits, air, s.refund())
-					operation.Go(calls, "room", keyed, s.bank.charge, s.refund())
-					return calls.Wait()
+					for i, name := range []string{"air", "room", last} {
+						policy, do := keyed, s.bank.charge
+						if name == "air" {
+							policy, do = waits, air
+						}
+						if i < inParallel {
+							operation.Go(calls, name, policy, do, s.refund())
+							if i == inParallel-1 {
+								errs = append(errs, calls.Wait())
+							}
+							continue
+						}
+						_, err := operation.Call(op, name, policy, do, s.refund())
+						errs = append(errs, err)
+					}
+					return errors.Join(errs...)
 				})
 				id := start(s, d, "")
 				runAgain(s, d, id)
-				sequential = true
+				inParallel = 2 * (n / 2)
 				must(t, operation.Cancel(t.Context(), s.pool, id, opts...))
+				history, err := operation.History(t.Context(), s.pool, id)
+				must(t, err)
+				must(t, operation.Replay(t.Context(), history, d))
+				if last = "other"; opts == nil && policy == "not sent" {
+					want(t, operation.ErrParked)(nil, operation.Replay(t.Context(), history, d))
+				}
+				last = "extra"
 				runAgain(s, d, id)
 				s.wantState(id, operation.StateUndone)
-				if different, _ := s.bank.keys(); different != 2 {
-					t.Errorf("the bank knows %d keys, want a charge and its refund", different)
+				if different, _ := s.bank.keys(); different != 4 {
+					t.Errorf("the bank knows %d keys, want two charges and their refunds", different)
 				}
 			})
 		}
@@ -149,6 +166,43 @@ func TestCancel_DuringARunThatParks(t *testing.T) {
 				t.Errorf("the bank knows %d keys, want a charge and its refund", different)
 			}
 		})
+	}
+}
+
+// A fn has ended its transaction, so its writes may be committed and are recorded nowhere. The
+// operation parks although Cancel has arrived.
+func TestCancel_DuringARunWhoseFnEndsTheTransaction(t *testing.T) {
+	t.Parallel()
+	s, id := newShop(t), ""
+	d := define(func(op *operation.Op) error {
+		err := operation.Exec(op, "reserve", executing(`select 1`))
+		return first(err, op.Checkpoint(), operation.Exec(op, "stray", func(tx pgx.Tx) error {
+			must(t, operation.Cancel(t.Context(), s.pool, id))
+			return executing(`commit`)(tx)
+		}))
+	})
+	id = start(s, d, "")
+	runAgain(s, d, id)
+	s.wantParked(id, operation.ReasonTxEnded)
+}
+
+// A repeated Cancel needs one connection at a time. A pause that it has cut off is not over.
+func TestCancel_RepeatedWithOneConnection(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, maxConns(1))
+	d := define(func(op *operation.Op) error {
+		_, err := operation.Call(op, "charge", keyed, s.bank.charge, s.refund())
+		return first(err, operation.Sleep(op, "nap", time.Hour))
+	})
+	id := start(s, d, "")
+	runAgain(s, d, id)
+	must(t, operation.Cancel(t.Context(), s.pool, id))
+	must(t, operation.Cancel(t.Context(), s.pool, id))
+	runAgain(s, d, id)
+	s.wantState(id, operation.StateUndone)
+	status, err := operation.Show(t.Context(), s.pool, id)
+	if err != nil || status.Steps[1].Outcome != "waiting" {
+		t.Errorf("%+v, %v", status.Steps, err)
 	}
 }
 

@@ -1,10 +1,12 @@
 package operation_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
+	"github.com/idem-go/idem/seal"
 )
 
 // shipping is a child: it packs, and lets a carrier fetch the parcel.
@@ -259,6 +262,44 @@ func TestCancel_ChildGetsTheOptions(t *testing.T) {
 	s.resume(t, child, childID, operation.ErrParked)
 	if status := s.state(t, childID); status.Reason != operation.ReasonCallInDoubt || calls != 1 {
 		t.Errorf("after %d calls it is %+v", calls, status)
+	}
+}
+
+// signalsUnopened is a Sealer that cannot open a signal the first time.
+type signalsUnopened struct {
+	idem.Sealer
+	failed *atomic.Bool
+}
+
+func (s signalsUnopened) Open(keyID string, sealed, bound []byte) ([]byte, error) {
+	if bytes.Contains(bound, []byte("signal")) && s.failed.CompareAndSwap(false, true) {
+		return nil, errors.New("no key yet")
+	}
+	return s.Sealer.Open(keyID, sealed, bound)
+}
+
+// The second case reads the outcome of the child with an error first.
+func TestCancel_UndoesACompletedChild(t *testing.T) {
+	t.Parallel()
+	sealer := seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}})
+	for name, opts := range map[string][]idem.Option{
+		"plain": nil, "sealed": {idem.WithSealer(signalsUnopened{sealer, new(atomic.Bool)})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newBankShop(t)
+			child := shipping(s.pool)
+			parent := ordering(child, unseen)
+			id, childID := s.awaits(t, parent, "", opts...)
+			s.resume(t, child, childID, nil, opts...)
+			must(t, operation.Cancel(t.Context(), s.pool, id))
+			if opts != nil {
+				s.resume(t, parent, id, idem.ErrUnreadable, opts...)
+				s.exec(`update idem.operations set wake_at = clock_timestamp()`)
+			}
+			s.resume(t, parent, id, operation.ErrCanceled, opts...)
+			s.wantDid("reserve pack label recall release")
+		})
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 )
 
 // conclude decides how a run ends after the function of the operation returned err. If a step has
-// stopped the run, conclude returns that stop and no decision, with two exceptions: stopUnwound, and
-// the failure of a canceled operation, which counts like an error of its function.
+// stopped the run, conclude returns that stop and no decision. There are two exceptions: stopUnwound;
+// and stopFailed of a canceled operation, which counts as an error of its function.
 func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 	_, rejected := bridge.RejectionOf(err)
 	switch {
@@ -46,11 +46,12 @@ func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 }
 
 // settledUpTo returns the position before the first call in doubt or the first step whose undos are
-// not planned, or else that of the last step that the function has asked for. A panic, or an error
-// before Wait, ends the function in front of them.
+// not planned, or else that of the last step that the function has asked for. After a panic, an error
+// before Wait, or a Child whose outcome could not be read, such steps can remain.
 func (op *Op) settledUpTo() int {
 	for seq := 1; seq <= op.seq; seq++ {
-		if op.outcomeOf(seq) == db.StepBegun || seq == op.unplanned {
+		outcome, isChild := op.outcomeOf(seq), op.work.journal.rows[seq].Kind == db.ChildStep
+		if outcome == db.StepBegun || outcome == db.StepWaiting && isChild || seq == op.unplanned {
 			return seq - 1
 		}
 	}
@@ -81,8 +82,11 @@ func (op *Op) end(resp idem.Response, err error) bridge.Ending {
 		}
 		return op.complete(complete, bridge.Response(resp), db.OperationCompleted)
 	case d.do == park:
-		if op.stopped == nil { // after stopUnwound, err is the stop itself and no cause
+		switch {
+		case op.stopped == nil:
 			d.stop.cause = err
+		case op.stopped.kind == stopFailed: // after stopUnwound, there is no cause
+			d.stop.cause = op.stopped.err
 		}
 		return op.endStopped(d.stop)
 	}
@@ -153,7 +157,11 @@ func (op *Op) complete(complete *db.Complete, resp bridge.Response, state db.Ope
 // It also records outcomes that are not recorded yet. err is the error of the run, nil if the run
 // has none.
 func (w *work) release(pause time.Duration, end bridge.Ending, err error) bridge.Ending {
-	last := w.stepError("", w.journal.runs, err)
+	return w.releaseWith(pause, end, w.stepError("", w.journal.runs, err))
+}
+
+// releaseWith is release with the last error as it is stored.
+func (w *work) releaseWith(pause time.Duration, end bridge.Ending, last *db.StepError) bridge.Ending {
 	if w.recordOutcomes(commit{release: true, at: db.At{Pause: pause}, failure: last}) {
 		return w.leave(end)
 	}
@@ -209,7 +217,7 @@ func (w *work) parkAs(ctx context.Context, s *stop) bridge.Ending {
 		return w.leaveUnreleased(failedWith(err))
 	}
 	if p.Affected == 0 {
-		return w.release(0, bridge.Ending{Outcome: bridge.InProgress}, s.cause)
+		return w.releaseWith(0, bridge.Ending{Outcome: bridge.InProgress}, p.Error)
 	}
 	return w.leave(bridge.Ending{Outcome: bridge.Failed, Err: &ParkedError{
 		OperationID: w.operation, Step: s.step, Reason: s.reason, ReasonText: p.ReasonText, Cause: s.cause,

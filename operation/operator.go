@@ -134,7 +134,7 @@ func stepStatuses(operationID string, rows []db.Step, state State) (steps []Step
 		case db.EndStep:
 			continue
 		case db.SleepStep: // its row does not change when the pause ends
-			if i+1 < len(rows) || state == StateCompleted {
+			if i+1 < len(rows) && rows[i+1].Kind != db.UndoStep || state == StateCompleted {
 				step.Outcome = string(db.StepDone)
 			}
 		case db.ChildStep:
@@ -181,7 +181,8 @@ func WithoutCalling() CancelOption {
 }
 
 // WithoutCode makes Cancel end the operation by its recorded steps alone, for code that has changed,
-// fails or cannot decode the input. Steps that the function no longer asks for are not undone, and Status.Kept lists them.
+// fails or cannot decode the input. Steps that the function no longer asks for are not undone, and
+// Status.Kept lists them.
 func WithoutCode() CancelOption {
 	return func(c *db.CancelOperation) { c.WithoutCode = true }
 }
@@ -224,7 +225,8 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	case show.Canceled && show.State == db.OperationUndone:
 		return nil
 	case show.Canceled && (show.State == db.OperationRunning || show.State == db.OperationParked):
-		return cancelChildren(ctx, pool, c.OperationID, opts)
+		tx.Close()
+		return cancelChildren(ctx, pool, c.OperationID, true, opts)
 	default:
 		return fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	}
@@ -240,12 +242,13 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	if err := tx.Commit(ctx, &note); err != nil {
 		return hint(err)
 	}
-	return cancelChildren(ctx, pool, c.OperationID, opts)
+	return cancelChildren(ctx, pool, c.OperationID, false, opts)
 }
 
 // cancelChildren cancels the children in progress of a canceled operation. A run of the parent also
-// does so when it reaches the Child, but it may park before that.
-func cancelChildren(ctx context.Context, pool *pgxpool.Pool, parent string, opts []CancelOption) error {
+// does so when it reaches the Child, but it may park before that. A repeated Cancel leaves alone the
+// children that are canceled already.
+func cancelChildren(ctx context.Context, pool *pgxpool.Pool, parent string, repeated bool, opts []CancelOption) error {
 	steps := db.ListSteps{OperationID: parent}
 	if err := engineOf(pool).Query(ctx, &steps); err != nil {
 		return err
@@ -254,7 +257,15 @@ func cancelChildren(ctx context.Context, pool *pgxpool.Pool, parent string, opts
 		if s := &steps.Rows[i]; s.Kind != db.ChildStep || s.Outcome != db.StepWaiting {
 			continue
 		}
-		err := Cancel(ctx, pool, ChildID(parent, steps.Rows[i].Name), opts...)
+		id := ChildID(parent, steps.Rows[i].Name)
+		show := db.ShowOperation{OperationID: id}
+		if err := engineOf(pool).Query(ctx, &show); err != nil {
+			return err
+		}
+		if repeated && show.Canceled {
+			continue
+		}
+		err := Cancel(ctx, pool, id, opts...)
 		if err != nil && !errors.Is(err, ErrNotParked) && !errors.Is(err, ErrUnknownOperation) {
 			return err
 		}
@@ -268,7 +279,7 @@ type CancelPreview struct {
 	InDoubt []string // the steps whose calls or undos are in doubt
 	Asks    bool     // an Asked call or undo in doubt is asked about; Undos and Kept count the call as done
 	Repeats bool     // a Keyed call or undo in doubt is repeated; Undos counts the call as done
-	Parks   Reason   // why the operation parks before anything is undone; empty if it does not
+	Parks   Reason   // why the operation parks, or stays parked; empty if it does not
 	Undos   []string // the steps whose undos run, in that order
 	Kept    []string // the done steps that are not undone
 }
@@ -294,31 +305,31 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 		return CancelPreview{}, fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	}
 	var p CancelPreview
-	stays := show.State == db.OperationParked && show.Canceled && show.WithoutCalling == c.WithoutCalling && (show.WithoutCode || !c.WithoutCode)
-	if stays || Reason(show.Reason) == ReasonCodeChanged && !c.WithoutCode && !show.WithoutCode {
-		p.Parks = Reason(show.Reason)
-	}
+	staysParked := show.State == db.OperationParked && show.Canceled && show.WithoutCalling == c.WithoutCalling && (show.WithoutCode || !c.WithoutCode)
 	for i := range steps.Rows {
 		if s := &steps.Rows[i]; s.Outcome == db.StepBegun && (s.Kind == db.CallStep || s.Kind == db.UndoStep) {
-			p.settle(s, c.WithoutCalling, show.LoadedAt)
+			p.settle(s, c.WithoutCalling, show.LoadedAt, staysParked)
 		}
 	}
-	if stays {
-		p.Asks, p.Repeats = false, false
+	if staysParked || Reason(show.Reason) == ReasonCodeChanged && !c.WithoutCode && !show.WithoutCode {
+		p.Parks = Reason(show.Reason)
 	}
 	p.Undos, p.Kept = undoPlan(steps.Rows)
 	return p, nil
 }
 
-// settle adds what Cancel does about a call or an undo in doubt. A call that Cancel settles becomes
-// done.
-func (p *CancelPreview) settle(s *db.Step, withoutCalling bool, now time.Time) {
+// settle adds what Cancel does about a call or an undo in doubt. A call that Cancel asks about or
+// repeats then counts as done in s. If the operation stays parked, Cancel does nothing about it.
+func (p *CancelPreview) settle(s *db.Step, withoutCalling bool, now time.Time, staysParked bool) {
 	name, undos, j := s.Name, s.Undos, journal{canceled: true, withoutCalling: withoutCalling}
 	if s.Kind == db.UndoStep { // Cancel settles it as any run does
 		name, _ = splitUndoName(s.Name)
 		undos, j.withoutCalling = 1, false
 	}
 	p.InDoubt = append(p.InDoubt, name)
+	if staysParked {
+		return
+	}
 	window, begun := storedWindow(s.Policy), s.RecordedAt
 	if !s.DueAt.IsZero() {
 		begun = s.DueAt

@@ -109,7 +109,7 @@ func (c *Calls) add(r request) *step {
 	if err != nil {
 		return nil
 	}
-	if s.do == skip { // Wait unwinds when the others have come to their outcomes
+	if s.do == skip { // Wait goes on or unwinds, after the other calls have outcomes
 		s.do = unwind
 	}
 	return s
@@ -192,8 +192,13 @@ func (c *Calls) settle() error {
 	if s := c.stop(); s != nil {
 		return c.suspend(s)
 	}
-	if unwinds {
+	if unwinds && op.work.journal.recordedAfter(op.seq) == nil {
 		return op.halt(stopUnwound, nil)
+	}
+	for _, call := range c.calls {
+		if call.step.do == unwind {
+			call.err = errNotMade
+		}
 	}
 	return nil
 }

@@ -174,7 +174,7 @@ func Beat(ctx context.Context) {
 	}
 }
 
-// beatKey is the key of the function in the context of an attempt that puts off its end.
+// beatKey is the key, in the context of an attempt, of the function that restarts its heartbeat.
 type beatKey struct{}
 
 // watched returns the context of an attempt with its timeout and its heartbeat.

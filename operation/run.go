@@ -230,7 +230,7 @@ func (w *work) load(t *claimed) (err error) {
 	w.clock = clock{loaded: time.Now(), loadedAt: t.LoadedAt}
 	w.begunAt = w.clock.local(t.Since)
 	w.rowless = 0
-	w.journal = journal{runs: t.Attempts}
+	w.journal = journal{runs: t.Attempts, canceled: t.Canceled}
 	if w.input, err = open(w.execution.Sealer(), t.Input, db.BoundInput(w.operation)); err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (op *Op) follow(d decision) error {
 		return op.halt(stopUnwound, nil)
 	case d.do == park:
 		return op.stop(d.stop)
-	case op.work.journal.replays && d.do != replay:
+	case op.work.journal.replays && d.do != replay && d.do != skip:
 		return op.halt(stopSuspended, nil)
 	}
 	return nil

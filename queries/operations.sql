@@ -387,7 +387,7 @@ SET owner = NULL, tries = @tries,
     error_step = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_step ELSE sqlc.narg(error_step)::text END,
     error_text = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_text ELSE sqlc.narg(error_text)::bytea END,
     error_at = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_at ELSE clock_timestamp() END,
-    error_next_at = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_next_at ELSE clock_timestamp() + @pause::interval END,
+    error_next_at = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_next_at ELSE clock_timestamp() + CASE WHEN canceled = @canceled THEN @pause::interval ELSE '0 seconds' END END,
     error_attempt = coalesce(sqlc.narg(error_attempt)::int4, error_attempt)
 WHERE id = (@operation_id::text)::uuid
   AND epoch = @epoch AND state = 'running';
@@ -409,8 +409,9 @@ SELECT canceled, coalesce(without_calling, false) AS without_calling FROM idem.o
 WHERE id = (@operation_id::text)::uuid;
 
 -- name: ParkOperation :execrows
--- ParkOperation parks an operation until a person decides, unless it was canceled, or canceled with
--- other options, and the run does not know that. The step in progress stays as it is. An Error
+-- ParkOperation parks an operation until a person decides, unless a Cancel has arrived that the run
+-- does not know. If a fn has ended the transaction, it parks in any case, because that is recorded
+-- nowhere else. The step in progress stays as it is. An Error
 -- replaces the last error.
 -- @in Error *StepError
 UPDATE idem.operations
@@ -422,8 +423,8 @@ SET state = 'parked', owner = NULL, tries = @tries::int4, reason = @reason::text
     error_attempt = coalesce(sqlc.narg(error_attempt)::int4, error_attempt)
 WHERE id = (@operation_id::text)::uuid
   AND epoch = @epoch AND state = 'running'
-  AND canceled = @canceled AND coalesce(without_calling, false) = @without_calling::bool
-  AND coalesce(without_code, false) = @without_code::bool;
+  AND (@reason = 'tx_ended' OR canceled = @canceled AND coalesce(without_calling, false) = @without_calling::bool
+                               AND coalesce(without_code, false) = @without_code::bool);
 
 -- name: ReviveOperation :one
 -- ReviveOperation resumes a parked operation. With a FromEpoch it does so only if no process has

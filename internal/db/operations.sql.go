@@ -952,7 +952,7 @@ SET owner = NULL, tries = $1::pg_catalog.int4,
     error_step = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_step ELSE $5::pg_catalog.text END,
     error_text = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_text ELSE $6::pg_catalog.bytea END,
     error_at = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_at ELSE pg_catalog.clock_timestamp() END,
-    error_next_at = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_next_at ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $3::pg_catalog.interval END,
+    error_next_at = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_next_at ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) CASE WHEN canceled OPERATOR(pg_catalog.=) $2::pg_catalog.bool THEN $3::pg_catalog.interval ELSE '0 seconds' END END,
     error_attempt = coalesce($4::pg_catalog.int4, error_attempt)
 WHERE id OPERATOR(pg_catalog.=) ($7::pg_catalog.text)::pg_catalog.uuid
   AND epoch OPERATOR(pg_catalog.=) $8::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
@@ -1085,8 +1085,8 @@ SET state = 'parked', owner = NULL, tries = $1::pg_catalog.int4, reason = $2::pg
     error_attempt = coalesce($5::pg_catalog.int4, error_attempt)
 WHERE id OPERATOR(pg_catalog.=) ($8::pg_catalog.text)::pg_catalog.uuid
   AND epoch OPERATOR(pg_catalog.=) $9::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
-  AND canceled OPERATOR(pg_catalog.=) $10::pg_catalog.bool AND coalesce(without_calling, false) OPERATOR(pg_catalog.=) $11::pg_catalog.bool
-  AND coalesce(without_code, false) OPERATOR(pg_catalog.=) $12::pg_catalog.bool
+  AND ($2::pg_catalog.text OPERATOR(pg_catalog.=) 'tx_ended' OR canceled OPERATOR(pg_catalog.=) $10::pg_catalog.bool AND coalesce(without_calling, false) OPERATOR(pg_catalog.=) $11::pg_catalog.bool
+                               AND coalesce(without_code, false) OPERATOR(pg_catalog.=) $12::pg_catalog.bool)
 `
 
 // ParkOperationStatement is ParkOperation as connections know it.
@@ -1095,8 +1095,9 @@ var ParkOperationStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam},
 })
 
-// ParkOperation parks an operation until a person decides, unless it was canceled, or canceled with
-// other options, and the run does not know that. The step in progress stays as it is. An Error
+// ParkOperation parks an operation until a person decides, unless a Cancel has arrived that the run
+// does not know. If a fn has ended the transaction, it parks in any case, because that is recorded
+// nowhere else. The step in progress stays as it is. An Error
 // replaces the last error.
 type ParkOperation struct {
 	Error          *StepError

@@ -281,15 +281,23 @@ func (a lateArgument) RewriteQuery(_ context.Context, _ *pgx.Conn, sql string, a
 	return sql, args, nil
 }
 
-// When fn returns, a goroutine that it has started is executing a statement, or is inside a method of
-// tx and has sent nothing, so that the connection appears idle. The goroutine must neither commit
-// part of its work nor reach the next user of the connection.
+// When fn returns, a goroutine that it has started is executing a statement.
 func TestDo_TxInUseWhenFnReturnsCommitsNothing(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct {
-		sent bool
-		end  error
-	}{{true, nil}, {false, nil}, {false, errBusiness}, {false, idem.Reject(ok)}} {
+	straysInto(t, true, nil)
+}
+
+// When fn returns, a goroutine that it has started is inside a method of tx and has sent nothing, so
+// that the connection appears idle. Package database/sql waits for such a goroutine.
+func TestDo_TxInUseNeverReachesTheNextUserOfTheConnection(t *testing.T) {
+	t.Parallel()
+	straysInto(t, false, nil, errBusiness, idem.Reject(ok))
+}
+
+// straysInto checks that a goroutine that uses tx when fn returns neither commits part of its work nor
+// reaches the next user of the connection. sent says whether its statement is sent before.
+func straysInto(t *testing.T, sent bool, ends ...error) {
+	for _, end := range ends {
 		l := newLedger(t, maxConns(1))
 		observer := ledgerOn(t, l.process())
 		lock, late := observer.begin(ctx), newLateArgument()
@@ -300,27 +308,27 @@ func TestDo_TxInUseWhenFnReturnsCommitsNothing(t *testing.T) {
 				return errOf(tx.Exec(ctx, "insert into ledger (key) select 'stray' from pg_advisory_xact_lock(42)", late))
 			})
 			await(t, "the stray statement to begin", late.begun)
-			if test.sent {
+			if sent {
 				close(late.sent)
 				awaitBlocked(t, observer.pool, 1)
 			}
-			return test.end
+			return end
 		}))
-		if test.sent {
+		if sent {
 			wantIs(t, err, idem.ErrTxAborted)
 		}
 		noError(t, pgx.BeginFunc(ctx, l.pool, func(pgx.Tx) error { // the next user of the connection
-			if !test.sent {
+			if !sent {
 				close(late.sent)
 			}
 			if err := await(t, "the stray statement to end", stray); err == nil {
-				t.Errorf("%+v: the stray statement was executed", test)
+				t.Errorf("sent %t, %v: the stray statement was executed", sent, end)
 			}
 			return nil
 		}))
 		noError(t, lock.Rollback(ctx))
 		l.wantNone("stray")
-		if test.end == nil || test.end == errBusiness {
+		if end == nil || end == errBusiness {
 			l.wantFreeSoon(l.pool, "k")
 		}
 		l.wantHealthy()

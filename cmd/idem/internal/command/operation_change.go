@@ -161,7 +161,7 @@ func previewCancel(s *session, found []record.Operation, opts []operation.Cancel
 	s.progress("")
 	return []string{
 		fmt.Sprintf("%d have a step that is undone, and %d have a step that is done and stays, because it has no undo.", undoes, keeps),
-		fmt.Sprintf("%d make a call in doubt again under its key, %d ask about one, and %d park with a call in doubt before anything is undone.",
+		fmt.Sprintf("%d make a call in doubt again under its key, %d ask about one, and %d park or stay parked, and a person must decide.",
 			repeats, asks, parks),
 	}, nil
 }

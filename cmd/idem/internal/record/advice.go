@@ -62,8 +62,12 @@ func PreviewOfCancel(p *operation.CancelPreview) (sentences []string) {
 	if p.Repeats {
 		say("Cancel makes the call again under its key, so that its undo can run. The option without-calling prevents that.")
 	}
-	if p.Parks != "" {
-		say("The operation parks with " + string(p.Parks) + " before anything is undone: a person must resolve the call.")
+	switch p.Parks {
+	case "":
+	case operation.ReasonCallInDoubt:
+		say("The operation parks with call_in_doubt before anything is undone: a person must resolve the call.")
+	default:
+		say("The operation parks with " + string(p.Parks) + ", or stays parked: a person must decide.")
 	}
 	if len(p.Undos) > 0 {
 		say("These steps are undone, in this order: " + names(p.Undos) + ".")
