@@ -40,7 +40,7 @@ func (t *Transport) backoff(n int) time.Duration {
 // with now.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
-	n, err := strconv.ParseUint(value, 10, 64) // of a number out of range, it returns the maximum
+	n, err := strconv.ParseUint(value, 10, 64) // if the number is out of range, n is the largest uint64
 	if err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(min(n, uint64(unlimited/2/time.Second))) * time.Second
 	}

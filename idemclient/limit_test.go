@@ -224,22 +224,36 @@ func TestTransport_ReturnsWhenTheContextEnds(t *testing.T) {
 		first    answer
 		attempts int
 		status   int
+		deadline bool // the context ends at its deadline; otherwise it is canceled
 	}{
-		"during an attempt":                {never, 1, 0},
-		"in the pause after an error":      {failure(io.EOF), 1, 0},
-		"in the pause after a response":    {status(503), 1, 503},
-		"in the pause for the Retry-After": {status(429, "Retry-After", "60"), 1, 429},
+		"during an attempt":                {never, 1, 0, false},
+		"in the pause after an error":      {failure(io.EOF), 1, 0, false},
+		"in the pause after a response":    {status(503), 1, 503, false},
+		"in the pause for the Retry-After": {status(429, "Retry-After", "60"), 1, 429, false},
+		"at the deadline":                  {never, 1, 0, true},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Millisecond, func() { cancel(why) })
+			if row.deadline {
+				var stop context.CancelFunc
+				ctx, stop = context.WithTimeout(t.Context(), time.Millisecond)
+				defer stop()
+			}
 			server := &script{answers: []answer{row.first}}
 			transport := &idemclient.Transport{Base: server, MinBackoff: time.Hour, MaxBackoff: time.Hour, MaxElapsed: -1}
-			time.AfterFunc(time.Millisecond, func() { cancel(why) })
 			began := time.Now()
 			_, err := transport.RoundTrip(post(t, ctx, somewhere))
+			for end, want := range map[error]bool{
+				context.Canceled: !row.deadline, why: !row.deadline, context.DeadlineExceeded: row.deadline, idemclient.ErrAttemptTimeout: false,
+			} {
+				if errors.Is(err, end) != want {
+					t.Errorf("error %v; that it is %q must be %v", err, end, want)
+				}
+			}
 			var stopped *idemclient.Error
-			if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || !errors.As(err, &stopped) || stopped.Timeout() {
-				t.Fatalf("error %v, want the end of the context and its cause", err)
+			if !errors.As(err, &stopped) || stopped.Timeout() != row.deadline {
+				t.Fatalf("error %v, which is no *Error, or whose Timeout is wrong", err)
 			}
 			if stopped.Stop != idemclient.StopEnded || stopped.Attempts != row.attempts || stopped.Status != row.status || stopped.Key == "" {
 				t.Errorf("the error says %+v", stopped)

@@ -137,8 +137,8 @@ const (
 var defaultDecide = decider(Undo, Forget, http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict,
 	http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests)
 
-// decider returns a Config.Decide that commits a status below 400. The statuses in forget are
-// forgotten.
+// decider returns a Config.Decide: Forget for a status in forget, otherwise Commit below 400,
+// rejected below 500, and failed above.
 func decider(rejected, failed Decision, forget ...int) func(status int) Decision {
 	return func(status int) Decision {
 		switch {

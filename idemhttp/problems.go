@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// problems returns the problems of this package by type, without their types.
+// problems returns a template for each problem type. newProblem sets Type.
 func (c *Config) problems() map[string]Problem {
 	const internal = "Internal error of this service"
 	s := &c.Statuses
@@ -42,7 +42,7 @@ func (c *Config) problems() map[string]Problem {
 	}
 }
 
-// newProblem returns a new problem of a type, because Config.Render may change it.
+// newProblem returns a copy of a template. Config.Render may change the copy.
 func (m *Middleware) newProblem(kind string) *Problem {
 	p := m.problems[kind]
 	p.Type, p.Header = kind, p.Header.Clone()

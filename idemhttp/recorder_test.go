@@ -168,7 +168,7 @@ func own(e exchanged) exchanged {
 
 func TestRecorder_UnrecordableAnswerRollsBack(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]http.HandlerFunc{
+	answers := map[string]http.HandlerFunc{
 		"announced trailer": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Trailer", "X-Sum")
 			_, _ = io.WriteString(w, "body")
@@ -191,11 +191,14 @@ func TestRecorder_UnrecordableAnswerRollsBack(t *testing.T) {
 		"another protocol":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) },
 		"header not in UTF-8":  func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Name", "M\xfcller") },
 		"body above the limit": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20+1)) },
-		"header above the limit": func(w http.ResponseWriter, _ *http.Request) { // without a Write that could fail
+	}
+	for _, status := range []int{200, 404, 503} { // one for each Decision, without a Write that could fail
+		answers[fmt.Sprint("header above the limit, ", status)] = func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Link", strings.Repeat("x", 1<<20))
-			w.WriteHeader(http.StatusServiceUnavailable)
-		},
-	} {
+			w.WriteHeader(status)
+		}
+	}
+	for name, answer := range answers {
 		inShop(t, name, func(t *testing.T, s *shop) {
 			h := s.middleware(optional).Wrap(s.answering(answer))
 			keys := []edit{withKey("k"), withKey("k")}

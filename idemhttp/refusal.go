@@ -49,9 +49,10 @@ func (m *Middleware) problem(f *failure) *Problem {
 			return p
 		}
 	case inEngine:
-		// The handler has failed. Often it has ended the transaction before.
-		if around, ok := errors.AsType[*failure](f.err); ok && !isBrokenTx(f.err) {
-			return m.problem(around)
+		// idem.Do wraps the failure of the handler. A transaction that the handler has ended counts
+		// more than that failure.
+		if inner, ok := errors.AsType[*failure](f.err); ok && !isBrokenTx(f.err) {
+			return m.problem(inner)
 		} else if ok {
 			kind = TypeBrokenTx
 		}
@@ -75,7 +76,8 @@ func isBrokenTx(err error) bool {
 	return errors.Is(err, idem.ErrTxEnded) || errors.Is(err, idem.ErrTxAborted)
 }
 
-// kindOf returns the type of the problem for a failure, unless a function has returned a *Problem.
+// kindOf returns the problem type for a failure. It ignores a *Problem in the error, which the
+// caller handles.
 func kindOf(f *failure) string {
 	is := func(target error) bool { return errors.Is(f.err, target) }
 	switch f.origin {

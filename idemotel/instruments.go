@@ -18,12 +18,12 @@ const (
 	count  kind = iota // an integer
 	amount             // a fraction
 	total              // an integer that only grows
-	sum                // an integer, to be added up over processes
+	sum                // an integer whose total over all processes is meaningful
 )
 
-// gauges are the instruments of Watch. The package documentation lists them, and a test compares
-// names and units.
-var gauges = []struct {
+// definitions are the instruments of Watch. The package documentation lists them, and a test
+// compares names and units.
+var definitions = []struct {
 	kind             kind
 	name, unit, text string
 }{
@@ -60,7 +60,7 @@ var gauges = []struct {
 // newGauges creates the instruments of Watch, and returns them by name and as a list.
 func newGauges(meter metric.Meter) (byName map[string]metric.Observable, all []metric.Observable, err error) {
 	byName = map[string]metric.Observable{}
-	for _, g := range gauges {
+	for _, g := range definitions {
 		var o metric.Observable
 		unit, text := metric.WithUnit(g.unit), metric.WithDescription(g.text)
 		switch g.kind {
@@ -81,106 +81,106 @@ func newGauges(meter metric.Meter) (byName map[string]metric.Observable, all []m
 	return byName, all, nil
 }
 
-// reading observes the gauges once.
-type reading struct {
+// collection observes the gauges in one collection of metrics.
+type collection struct {
 	to     metric.Observer
 	gauges map[string]metric.Observable
 }
 
-func (r reading) int(name string, value int64, labels ...attribute.KeyValue) {
-	r.to.ObserveInt64(r.gauges[name].(metric.Int64Observable), value, metric.WithAttributes(labels...))
+func (c collection) int(name string, value int64, labels ...attribute.KeyValue) {
+	c.to.ObserveInt64(c.gauges[name].(metric.Int64Observable), value, metric.WithAttributes(labels...))
 }
 
-func (r reading) float(name string, value float64, labels ...attribute.KeyValue) {
-	r.to.ObserveFloat64(r.gauges[name].(metric.Float64Observable), value, metric.WithAttributes(labels...))
+func (c collection) float(name string, value float64, labels ...attribute.KeyValue) {
+	c.to.ObserveFloat64(c.gauges[name].(metric.Float64Observable), value, metric.WithAttributes(labels...))
 }
 
 // seconds observes a duration, unless it is unknown.
-func (r reading) seconds(name string, d stats.Figure[time.Duration], labels ...attribute.KeyValue) {
+func (c collection) seconds(name string, d stats.Figure[time.Duration], labels ...attribute.KeyValue) {
 	if d.Known() {
-		r.float(name, d.Value.Seconds(), labels...)
+		c.float(name, d.Value.Seconds(), labels...)
 	}
 }
 
-// label is a label of a gauge.
+// label returns a label of a gauge.
 var label = attribute.String
 
 // show observes all figures that are known, and leaves out the others.
-func (r reading) show(v *stats.Stats) {
+func (c collection) show(v *stats.Stats) {
 	if v.Records.Expired.Known() {
-		r.int("idem.records", max(v.Records.Count.Value-v.Records.Expired.Value, 0), label("idem.record.state", "live"))
-		r.int("idem.records", v.Records.Expired.Value, label("idem.record.state", "expired"))
+		c.int("idem.records", max(v.Records.Count.Value-v.Records.Expired.Value, 0), label("idem.record.state", "live"))
+		c.int("idem.records", v.Records.Expired.Value, label("idem.record.state", "expired"))
 	} else {
-		r.int("idem.records", v.Records.Count.Value, label("idem.record.state", "unknown"))
+		c.int("idem.records", v.Records.Count.Value, label("idem.record.state", "unknown"))
 	}
 	for _, t := range v.Tables {
 		table := label("idem.table", t.Name)
-		r.int("idem.rows.live", t.LiveRows, table)
-		r.int("idem.rows.dead", t.DeadRows, table)
-		r.int("idem.storage.size", t.HeapBytes, table, label("idem.part", "heap"))
-		r.int("idem.storage.size", t.IndexBytes, table, label("idem.part", "index"))
-		r.int("idem.storage.size", t.OtherBytes, table, label("idem.part", "other"))
+		c.int("idem.rows.live", t.LiveRows, table)
+		c.int("idem.rows.dead", t.DeadRows, table)
+		c.int("idem.storage.size", t.HeapBytes, table, label("idem.part", "heap"))
+		c.int("idem.storage.size", t.IndexBytes, table, label("idem.part", "index"))
+		c.int("idem.storage.size", t.OtherBytes, table, label("idem.part", "other"))
 	}
-	r.int("idem.transactions", v.InFlight.Transactions)
-	r.int("idem.keys.held", v.InFlight.Keys)
-	r.seconds("idem.records.expired.age", v.Records.OldestExpired)
-	r.seconds("idem.transactions.age", v.InFlight.Oldest)
-	r.seconds("idem.purge.lag", v.Purge.Lag, label("idem.table", "records"))
+	c.int("idem.transactions", v.InFlight.Transactions)
+	c.int("idem.keys.held", v.InFlight.Keys)
+	c.seconds("idem.records.expired.age", v.Records.OldestExpired)
+	c.seconds("idem.transactions.age", v.InFlight.Oldest)
+	c.seconds("idem.purge.lag", v.Purge.Lag, label("idem.table", "records"))
 	if v.Purge.Rate.Known() {
-		r.float("idem.purge.speed", v.Purge.Rate.Value)
+		c.float("idem.purge.speed", v.Purge.Rate.Value)
 	}
 	if v.Operations.Known() {
 		o := &v.Operations.Value
-		r.int("idem.operations", o.Running, label("idem.operation.state", "running"))
-		r.int("idem.operations", o.Parked, label("idem.operation.state", "parked"))
-		r.float("idem.operations.parked.age", o.ParkedFor.Seconds())
-		r.float("idem.operations.late", o.OverdueFor.Seconds())
+		c.int("idem.operations", o.Running, label("idem.operation.state", "running"))
+		c.int("idem.operations", o.Parked, label("idem.operation.state", "parked"))
+		c.float("idem.operations.parked.age", o.ParkedFor.Seconds())
+		c.float("idem.operations.late", o.OverdueFor.Seconds())
 	}
 	if v.Messages.Known() {
 		m := &v.Messages.Value
-		r.int("idem.outbox.waiting", m.Waiting)
-		r.int("idem.outbox.delayed", m.Delayed)
-		r.int("idem.outbox.held", m.Held)
-		r.int("idem.dead_letters", m.OutboxDead, label("idem.side", "outbox"))
-		r.int("idem.dead_letters", m.InboxDead, label("idem.side", "inbox"))
-		r.float("idem.outbox.oldest.age", m.Oldest.Seconds())
-		r.float("idem.inbox.failing.age", m.FailingFor.Seconds())
+		c.int("idem.outbox.waiting", m.Waiting)
+		c.int("idem.outbox.delayed", m.Delayed)
+		c.int("idem.outbox.held", m.Held)
+		c.int("idem.dead_letters", m.OutboxDead, label("idem.side", "outbox"))
+		c.int("idem.dead_letters", m.InboxDead, label("idem.side", "inbox"))
+		c.float("idem.outbox.oldest.age", m.Oldest.Seconds())
+		c.float("idem.inbox.failing.age", m.FailingFor.Seconds())
 	}
 	if v.Acts.Known() {
 		for _, a := range v.Acts.Value {
-			r.int("idem.acts", a.Count, label("idem.act", string(a.Act)))
+			c.int("idem.acts", a.Count, label("idem.act", string(a.Act)))
 		}
 	}
 	if v.Purge.Sweeps.Known() {
-		r.showSweeps(v.ReadAt, v.Purge.Sweeps.Value)
+		c.showSweeps(v.ReadAt, v.Purge.Sweeps.Value)
 	}
 }
 
 // showSweeps observes the sweeps of each table. It observes every reason for waiting, so that a
 // reason that no longer applies goes back to 0.
-func (r reading) showSweeps(at time.Time, sweeps []stats.Sweep) {
+func (c collection) showSweeps(at time.Time, sweeps []stats.Sweep) {
 	waiting := map[purge.Reason]int64{}
 	for _, s := range sweeps {
 		table := label("idem.table", s.Table)
-		r.int("idem.purge.deleted", s.DeletedTotal, table)
+		c.int("idem.purge.deleted", s.DeletedTotal, table)
 		if lag := s.Lag(at); lag > 0 && s.Table != "records" { // show has observed the lag of the records
-			r.float("idem.purge.lag", lag.Seconds(), table)
+			c.float("idem.purge.lag", lag.Seconds(), table)
 		}
 		if s.WaitingFor != "" {
 			waiting[s.WaitingFor]++
 		}
 	}
 	for _, reason := range []purge.Reason{purge.Replication, purge.Vacuum, purge.Pool, purge.Lock} {
-		r.int("idem.purge.waiting", waiting[reason], label("idem.purge.reason", string(reason)))
+		c.int("idem.purge.waiting", waiting[reason], label("idem.purge.reason", string(reason)))
 	}
 }
 
 // showPool observes the statistics of the pool.
-func (r reading) showPool(stat *pgxpool.Stat, name string) {
+func (c collection) showPool(stat *pgxpool.Stat, name string) {
 	pool := label("db.client.connection.pool.name", name)
-	r.int("db.client.connection.count", int64(stat.IdleConns()), pool, label("db.client.connection.state", "idle"))
-	r.int("db.client.connection.count", int64(stat.AcquiredConns()), pool, label("db.client.connection.state", "used"))
-	r.int("db.client.connection.max", int64(stat.MaxConns()), pool)
-	r.int("db.client.connection.timeouts", stat.CanceledAcquireCount(), pool)
-	r.int("idem.pool.waits", stat.EmptyAcquireCount(), pool)
+	c.int("db.client.connection.count", int64(stat.IdleConns()), pool, label("db.client.connection.state", "idle"))
+	c.int("db.client.connection.count", int64(stat.AcquiredConns()), pool, label("db.client.connection.state", "used"))
+	c.int("db.client.connection.max", int64(stat.MaxConns()), pool)
+	c.int("db.client.connection.timeouts", stat.CanceledAcquireCount(), pool)
+	c.int("idem.pool.waits", stat.EmptyAcquireCount(), pool)
 }

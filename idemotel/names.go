@@ -10,23 +10,38 @@ const (
 // names limits the number of distinct values of a label. A program with names made from client
 // input would otherwise create a time series for each.
 type names struct {
-	mu    sync.Mutex
+	mu    sync.RWMutex
 	known map[string]bool
 }
 
 // tell returns the label value for a name: the name itself for the first maxNames names, and other
 // for later ones.
 func (n *names) tell(name string) string {
+	n.mu.RLock()
+	label, ok := n.find(name)
+	n.mu.RUnlock()
+	if ok {
+		return label
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch {
-	case n.known[name]:
-		return name
-	case len(n.known) >= maxNames:
-		return other
-	case n.known == nil:
+	if label, ok := n.find(name); ok {
+		return label
+	}
+	if n.known == nil {
 		n.known = map[string]bool{}
 	}
 	n.known[name] = true
 	return name
+}
+
+// find returns the label value for a name, or false if there is room for the name.
+func (n *names) find(name string) (label string, ok bool) {
+	switch {
+	case n.known[name]:
+		return name, true
+	case len(n.known) >= maxNames:
+		return other, true
+	}
+	return "", false
 }

@@ -62,10 +62,10 @@ func Watch(pool *pgxpool.Pool, opts ...Option) (*Gauges, error) {
 		return nil, err
 	}
 	g.registration, err = meter.RegisterCallback(func(ctx context.Context, to metric.Observer) error {
-		r := reading{to, gauges}
-		r.showPool(g.pool.Stat(), g.poolName)
+		c := collection{to, gauges}
+		c.showPool(g.pool.Stat(), g.poolName)
 		if figures, ok := g.latest(ctx); ok {
-			r.show(&figures)
+			c.show(&figures)
 		}
 		return nil
 	}, all...)

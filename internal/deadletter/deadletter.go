@@ -36,8 +36,8 @@ var ErrNotFound = errors.New("the dead letter does not exist")
 const listPage = 100 // dead letters that List reads at a time
 
 // List iterates over dead letters in the order of their names, without their contents. An empty
-// field of only matches all dead letters. read converts a letter, and hint an error, which ends the
-// iteration.
+// field of only matches all dead letters. read converts a letter. hint converts an error. The
+// iteration ends after an error.
 func List[D any](
 	ctx context.Context, pool *pgxpool.Pool, only Name, read func(*Letter) D, hint func(error) error,
 ) iter.Seq2[D, error] {

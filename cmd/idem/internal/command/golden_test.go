@@ -137,7 +137,8 @@ func TestOutput_MatchesGoldenFiles(t *testing.T) {
 	}
 }
 
-// TestOutput_MatchesGoldenFiles checks that the golden files are the output.
+// The test reads the golden files, because TestOutput_MatchesGoldenFiles compares them with the
+// output.
 func TestOutput_HidesKeysAndContents(t *testing.T) {
 	t.Parallel()
 	secrets := []string{placed, declined, forgotten, left, "secret", base64.StdEncoding.EncodeToString([]byte("the secret")), "X-Order", "Ada", "Grace", "the header",

@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -48,10 +50,11 @@ func (k sealKeys) secrets(s *session) (map[string][]byte, error) {
 // given.
 func (k sealKeys) sealer(s *session) (idem.Sealer, error) {
 	secrets, err := k.secrets(s)
-	for id := range secrets { // any of them: this program seals nothing, but a Sealer needs a primary key
-		return seal.New(seal.Keys{Primary: id, Secrets: secrets}), nil
+	if err != nil || len(secrets) == 0 {
+		return nil, err
 	}
-	return nil, err
+	// A Sealer needs a primary key to seal with. Callers only open values, so any key will do.
+	return seal.New(seal.Keys{Primary: slices.Sorted(maps.Keys(secrets))[0], Secrets: secrets}), nil
 }
 
 // sealerFor returns the Sealer that opens an object which is sealed with a key, or nil if the key

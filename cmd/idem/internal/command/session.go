@@ -14,7 +14,8 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// session is the state of a running command. Some commands need no database, so it connects late.
+// session is the state of a running command. The session opens the pool at the first use, because
+// some commands need no database.
 type session struct {
 	World
 	ctx     context.Context

@@ -202,16 +202,16 @@ func unlogged(e *exam) {
 // triggers looks for enabled triggers on the tables of idem. The triggers of idem partition get a
 // finding of their own.
 func triggers(e *exam) {
-	e.foreign(`SELECT tgrelid, quote_ident(tgname) FROM pg_trigger
+	e.eachForeign(`SELECT tgrelid, quote_ident(tgname) FROM pg_trigger
 		WHERE tgrelid = ANY ($1) AND NOT tgisinternal AND tgparentid = 0 AND tgenabled <> 'D' ORDER BY 2`, func(name, on string) {
 		e.warn("the trigger "+name+" is on "+on+": it runs in every call, and may change or suppress a row",
 			"DROP TRIGGER "+name+" ON "+on+", unless something needs it")
 	})
 }
 
-// foreign calls found for each row of sql: a trigger or rule, by the oid of its table and by its
-// name. It leaves out those of idem partition.
-func (e *exam) foreign(sql string, found func(name, on string)) {
+// eachForeign calls found for each trigger or rule that does not belong to idem partition. sql
+// returns the table's oid and the name of each trigger or rule.
+func (e *exam) eachForeign(sql string, found func(name, on string)) {
 	var oid uint32
 	var name string
 	e.each(sql, []any{e.oids()}, []any{&oid, &name}, func() {
@@ -234,7 +234,7 @@ func (e *exam) isPartitioning(name, on string) bool {
 
 // rules looks for rewrite rules on the tables of idem.
 func rules(e *exam) {
-	e.foreign("SELECT ev_class, quote_ident(rulename) FROM pg_rewrite WHERE ev_class = ANY ($1) ORDER BY 2", func(name, on string) {
+	e.eachForeign("SELECT ev_class, quote_ident(rulename) FROM pg_rewrite WHERE ev_class = ANY ($1) ORDER BY 2", func(name, on string) {
 		e.problem("the rule "+name+" is on "+on+": it rewrites the statements of calls", "DROP RULE "+name+" ON "+on)
 	})
 }

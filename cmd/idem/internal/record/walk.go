@@ -125,8 +125,8 @@ type StateCount struct {
 	ResponseBytes int64  `json:"response_bytes"` // the stored size of all bodies
 }
 
-// CountAll counts all records in one statement that reads the whole table. A row of the result has
-// the sums of a state or of a key id.
+// CountAll counts all records in one statement that reads the whole table. Each row of the
+// statement counts either one state or one key id.
 func CountAll(ctx context.Context, tx pgx.Tx) (*Counts, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT grouping(state) = 0, (CASE WHEN grouping(state) = 0 THEN state ELSE coalesce(sealed_by, '') END) COLLATE "C",
