@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,29 +13,47 @@ import (
 // An unavailable destination would hold all keys.
 func TestRetryLater_HoldsOnlyTheKey(t *testing.T) {
 	t.Parallel()
-	o := newDatabase(t)
-	later := 0
-	b := &broker{refuse: func(m *outbox.Message) error {
-		if m.Type == "a1" && later < 5 {
-			later++
-			return outbox.RetryLater(errRefused, 10*time.Millisecond)
-		}
-		return nil
-	}}
-	config := swift()
-	config.MaxAttempts = 1
-	config.Observer = observing(func(data outbox.TracePublishedData) {
-		if data.Err != nil || data.Failed != 0 {
-			t.Errorf("the destination is not away: %+v", data)
-		}
-	})
-	o.add(message("a", "a1"), message("a", "a2"), message("b", "b1"))
-	o.relay(outbox.Route(map[string]outbox.Publisher{"*": b}), config)
-	o.empty()
-	if b.wantTypes(t, []string{"b1", "a1", "a2"}); later != 5 {
-		t.Errorf("%d calls were postponed", later)
+	const others = 20
+	for name, test := range map[string]struct {
+		after, pause time.Duration // pause is the backoff of the destination
+		times        int           // how often a1 is postponed at least
+	}{
+		"a duration":  {10 * time.Millisecond, time.Millisecond, 5},
+		"no duration": {0, time.Hour, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newDatabase(t)
+			later := 0
+			b := &broker{}
+			// a1 is available only after all messages of other keys.
+			b.refuse = func(m *outbox.Message) error {
+				if m.Type == "a1" && (later < test.times || len(b.published) < others) {
+					later++
+					return outbox.RetryLater(errRefused, test.after)
+				}
+				return nil
+			}
+			config := swift()
+			config.MaxAttempts, config.MinPause, config.MaxPause = 1, test.pause, test.pause
+			config.Observer = observing(func(data outbox.TracePublishedData) {
+				if data.Err != nil || data.Failed != 0 {
+					t.Errorf("the destination is not away: %+v", data)
+				}
+			})
+			messages := []outbox.Message{message("a", "a1"), message("a", "a2")}
+			for i := range others {
+				messages = append(messages, to([]string{"orders", "invoices"}[i%2], fmt.Sprint(i%4), fmt.Sprint(i)))
+			}
+			o.add(messages...)
+			o.relay(outbox.Route(map[string]outbox.Publisher{"*": b}), config)
+			o.empty()
+			if b.wantTypes(t, []string{"a1", "a2"}, "a"); b.number() != others+2 {
+				t.Errorf("%d messages were published", b.number())
+			}
+			o.wantDead(0)
+		})
 	}
-	o.wantDead(0)
 }
 
 // The backoff settings of the relay do not limit it.

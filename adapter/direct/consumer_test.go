@@ -21,7 +21,8 @@ import (
 
 var soon = inbox.WithBackoff(time.Millisecond, 5*time.Millisecond)
 
-// The relay would dead-letter a message after its first counted attempt.
+// The consumer counts the failures of a message, and the relay counts none. If it did, it would
+// dead-letter the message at once, because its MaxAttempts is 1.
 func TestConsumer_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	newPool := func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }

@@ -223,7 +223,8 @@ func redrives(t testing.TB, s Suite) {
 	h.wantOnce(sent)
 }
 
-// keepsOrder has a handler that fails twice with each seventh message. It stops the consumer once.
+// keepsOrder stops and restarts the consumer once. Its handler fails twice with each seventh
+// message.
 func keepsOrder(t testing.TB, s Suite) {
 	const keys, each = 4, 25
 	h := s.open(t)

@@ -29,7 +29,7 @@ func Env(database, broker, topic string) []string {
 type Child struct {
 	Pool          *pgxpool.Pool
 	Broker, Topic string
-	Logger        *slog.Logger // discards what faults cause
+	Logger        *slog.Logger // discards everything, because faults cause many warnings
 }
 
 // Quick is a short backoff of a consumer.
@@ -51,7 +51,7 @@ func Work(roles map[string]func(ctx context.Context, c *Child) error) {
 	os.Exit(1)
 }
 
-// Relay relays to a Publisher.
+// Relay runs a relay from the outbox to publisher.
 func (c *Child) Relay(ctx context.Context, publisher outbox.Publisher) error {
 	Ready()
 	config := outbox.RelayConfig{Logger: c.Logger, MinPause: 20 * time.Millisecond, MaxPause: time.Second}

@@ -509,7 +509,8 @@ func (w *watch) TraceEnd(ctx context.Context, data idem.TraceEndData) {
 	w.ends = append(w.ends, data)
 }
 
-// add reports whether what was seen is not a stage, which occurs in every call that executes.
+// add records an event or an outcome. It returns false for a stage, which is an event of every call
+// that executes.
 func (w *watch) add(ctx context.Context, what string) bool {
 	if ctx.Value(w) == nil {
 		w.foreign++

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -40,6 +41,18 @@ func TestWorker_MayBeAskedToEndAtOnce(t *testing.T) {
 		if _, err := w.Wait(); err != nil {
 			t.Errorf("after %v: %v", after, err)
 		}
+	}
+}
+
+func TestBoth_ReturnsTheErrorsOfBoth(t *testing.T) {
+	t.Parallel()
+	one, other := errors.New("one"), errors.New("other")
+	err := both(t.Context(), func(context.Context) error { return one }, func(ctx context.Context) error {
+		<-ctx.Done()
+		return other
+	})
+	if !errors.Is(err, one) || !errors.Is(err, other) {
+		t.Error(err)
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/torture/cluster"
 	"github.com/idem-go/idem/lab/torture/fault"
@@ -148,16 +146,34 @@ func (c *flags) scenario(of fault.Leg, duration time.Duration) *leg {
 		}
 		if !of.Quiet {
 			l.inject = func(ctx context.Context, workers fault.Workers, log func(fault.Event)) error {
-				both, ctx := errgroup.WithContext(ctx)
-				both.Go(func() error { return scene.Run(ctx, c.seed, workers, log) })
-				both.Go(func() error { return fault.Run(ctx, c.seed, fault.Target{Workers: workers}, besides, log) })
-				return both.Wait()
+				return both(ctx, func(ctx context.Context) error {
+					return scene.Run(ctx, c.seed, workers, log)
+				}, func(ctx context.Context) error {
+					return fault.Run(ctx, c.seed, fault.Target{Workers: workers}, besides, log)
+				})
 			}
 		}
 		judged, err := l.run(ctx, scene.Cluster)
 		return judged, errors.Join(err, scene.Close())
 	}
 	return l
+}
+
+// both runs two functions at the same time until ctx ends or one of them fails. It returns the
+// errors of both. An errgroup would return only the first.
+func both(ctx context.Context, first, second func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	task := func(run func(context.Context) error) func() error {
+		return func() error {
+			err := run(ctx)
+			if err != nil {
+				cancel()
+			}
+			return err
+		}
+	}
+	return inParallel(2, []func() error{task(first), task(second)})
 }
 
 func hasBouncer() bool {

@@ -63,8 +63,8 @@ func (b *booth) open(ctx context.Context, w way) error {
 	if b.pool, err = runner.Pool(ctx, dsn, w.conns); err != nil {
 		return err
 	}
-	b.Add(func() error { b.pool.Close(); return nil })
-	b.do, err = b.Open(ctx, contestant.Place{Pool: b.pool, Cleanup: b.Add, Redis: func(fsync string) (contestant.Redis, error) {
+	b.Defer(b.pool.Close)
+	b.do, err = b.Open(ctx, contestant.Place{Pool: b.pool, Cleanup: b.Defer, Redis: func(fsync string) (contestant.Redis, error) {
 		address, err := b.server.Redis(ctx, fsync)
 		return &redis.Options{Addr: address, Dialer: b.redis.dial, PoolSize: w.conns}, err
 	}})

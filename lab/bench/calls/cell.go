@@ -83,7 +83,8 @@ func (b *booth) prime(ctx context.Context, s *source, keys int) error {
 
 // timed loads the contestant and returns the processor time per call in microseconds. It returns no
 // times if a proxy runs in this process, because the proxy needs processor time too, or if the
-// kernel does not report them. It fails if a call that must be a replay was none.
+// kernel does not report them. It fails if a call with a repeated key was executed instead of
+// replayed.
 func (b *booth) timed(ctx context.Context, keys *source, clients int, limit runner.Limit) (sample, result.Values, error) {
 	database := b.pool.Config().ConnConfig.Database
 	before, err := b.server.Processor(ctx, database)

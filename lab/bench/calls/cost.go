@@ -11,18 +11,22 @@ import (
 )
 
 // costs measures what a call costs apart from time: WAL, storage and round trips. It also measures
-// what happens to simultaneous duplicates.
+// what happens to simultaneous duplicates. The contestant is open only during its turn, because the
+// background work of another one would count as its own.
 func costs(who contestant.Contestant, seed uint64) runner.Contestant {
-	return seated(who.Name, who, way{conns: poolSize}, func(_ context.Context, b *booth) (runner.Seat, error) {
+	return runner.Once(who.Name, func(ctx context.Context, s *runner.Server) (values result.Values, err error) {
+		b, err := open(ctx, s, who, way{conns: poolSize})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, b.Close()) }()
 		m := meter{b, cell{}.source(seed), result.Values{}}
-		return runner.Seat{Take: func(ctx context.Context) (result.Values, error) {
-			for _, measure := range []func(context.Context) error{m.wal, m.storage, m.races} {
-				if err := measure(ctx); err != nil {
-					return nil, err
-				}
+		for _, measure := range []func(context.Context) error{m.wal, m.storage, m.races} {
+			if err := measure(ctx); err != nil {
+				return nil, err
 			}
-			return m.values, countTrips(ctx, b.server, who, seed, m.values)
-		}}, nil
+		}
+		return m.values, countTrips(ctx, s, who, seed, m.values)
 	})
 }
 

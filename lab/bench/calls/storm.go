@@ -54,32 +54,32 @@ func storm(who contestant.Contestant, seed uint64) runner.Contestant {
 func (b *booth) window(ctx context.Context, keys *source, duplicates int) (bystanding sample, err error) {
 	call := keys.call(keys.take(1)[0])
 	again := call
-	failed := make(chan error, duplicates+2)
+	var mu sync.Mutex
+	note := func(failed error) {
+		mu.Lock()
+		defer mu.Unlock()
+		err = errors.Join(err, failed)
+	}
 	var waiting, standing sync.WaitGroup
-	call.Hold = func() {
+	call.Hold = func() { // more than once if the transaction is retried
 		for range duplicates {
 			waiting.Go(func() {
-				_, err := b.do(ctx, again)
-				failed <- err
+				_, failed := b.do(ctx, again)
+				note(failed)
 			})
 		}
 		time.Sleep(firstRun)
 	}
 	over := make(chan struct{})
 	standing.Go(func() {
-		var err error
-		bystanding, err = b.load(ctx, keys, bystanders, runner.Limit{Done: over})
-		failed <- err
+		var failed error
+		bystanding, failed = b.load(ctx, keys, bystanders, runner.Limit{Done: over})
+		note(failed)
 	})
-	_, err = b.do(ctx, call)
-	failed <- err
+	_, failed := b.do(ctx, call)
+	note(failed)
 	waiting.Wait()
 	close(over)
 	standing.Wait()
-	close(failed)
-	err = nil
-	for one := range failed {
-		err = errors.Join(err, one)
-	}
 	return bystanding, err
 }

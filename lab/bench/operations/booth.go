@@ -29,8 +29,8 @@ func openBooth(ctx context.Context, c contestant.Contestant, place contestant.Pl
 		return nil, err
 	}
 	b := &booth{}
-	place.Pool, place.Bank, place.Cleanup = pool, bank.NewClient(url, place.Worker), b.Add
-	b.Add(func() error { place.Bank.Close(); pool.Close(); return nil })
+	place.Pool, place.Bank, place.Cleanup = pool, bank.NewClient(url, place.Worker), b.Defer
+	b.Defer(func() { place.Bank.Close(); pool.Close() })
 	if b.do, err = c.Open(ctx, place); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

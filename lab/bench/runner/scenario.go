@@ -48,6 +48,9 @@ type Cleanups []func() error
 // Add adds a function for Close.
 func (c *Cleanups) Add(f func() error) { *c = append(*c, f) }
 
+// Defer adds a function that cannot fail, or whose error does not matter.
+func (c *Cleanups) Defer(f func()) { c.Add(func() error { f(); return nil }) }
+
 // Close calls the functions, the last one first.
 func (c *Cleanups) Close() (err error) {
 	for _, f := range slices.Backward(*c) {

@@ -182,9 +182,9 @@ func (s *Server) Logged(ctx context.Context, work func() error) (commits, bytes 
 	return commits, bytes, nil
 }
 
-// Cost measures what work costs apart from time, for each of n pieces: round trips through a proxy,
-// and commits and bytes in the WAL. The first write to a page after a checkpoint logs the whole
-// page. So Cost first writes to the pages with touch, which may be empty, and with some work.
+// Cost returns the round trips, commits and WAL bytes of one piece of work. work(n) does n pieces.
+// Before it measures, Cost runs the SQL touch and warm pieces, because the first write to a page
+// after a checkpoint logs the whole page.
 func (s *Server) Cost(ctx context.Context, proxy *pgproxy.Proxy, touch string, warm, n int, work func(n int) error) (result.Values, error) {
 	if err := work(warm); err != nil {
 		return nil, err

@@ -352,14 +352,16 @@ func (r *told) owned(given *journal.Move) {
 	r.moves = append(r.moves, &taken, given)
 }
 
-// idle adds a claim by the process of slot 0, which does not run the operation and has its last line
-// at the given time. The process of slot busy begins other work later.
-func (r *told) idle(last time.Duration, busy int) {
-	taken := r.moved("running", "", 1)
-	taken.At, taken.Attempts = 2*time.Minute, 1
-	r.moves, r.stop = append(r.moves, taken), 9*time.Minute
-	r.events = append(r.events, journal.Event{Kind: journal.KindExit, Op: history.NewOp(0, 0, 900), At: last},
-		journal.Event{Kind: journal.KindBegin, Op: history.NewOp(busy, 0, 902), Operation: "another", At: r.stop})
+// forgets adds a run that gets an answer of the bank, and a release without that answer on record.
+// left reports that the context of the run had ended.
+func (r *told) forgets(answer string, left bool) {
+	run := history.NewOp(0, 0, 500)
+	r.events = append(r.events, journal.Event{Kind: journal.KindBegin, Op: run, Operation: "id", At: 20 * time.Second},
+		journal.Event{Kind: journal.KindHeard, Op: run, Operation: "id", At: 30 * time.Second, Name: "charge-2", Value: answer},
+		journal.Event{Kind: journal.KindEnd, Op: run, Operation: "id", At: 31 * time.Second, Left: left})
+	m := r.moved("running", "", 0)
+	delete(m.Known, "charge-2")
+	r.owned(m)
 }
 
 func TestFiles_FindsEachBrokenPromiseOfADay(t *testing.T) {
@@ -367,20 +369,11 @@ func TestFiles_FindsEachBrokenPromiseOfADay(t *testing.T) {
 	ask := func(r *told, step, place, key string, at time.Duration) {
 		r.entries = append(r.entries, journal.Entry{Operation: "id", Step: step, Place: place, Key: key, At: at})
 	}
-	heard := func(r *told, at time.Duration) {
-		r.events = append(r.events, journal.Event{Kind: journal.KindHeard, Op: history.NewOp(0, 0, 500), At: at, Operation: "id", Name: "charge-2", Value: "receipt"})
-	}
 	wantFound(t, []broken{
 		{"a call that was begun is not on record", rule.InDoubt, "completed", func(r *told) { ask(r, "charge-7", "place 7", "a", time.Second) }},
 		{"a step is put in front of a call that was begun", rule.InDoubt, "completed", func(r *told) { r.steps[0].Recorded = 10 * time.Second }},
 		{"a charge under two keys", rule.OneKey, "completed", func(r *told) { ask(r, "charge-1", journal.Place(1), "another", 10*time.Second) }},
 		{"the answer does not know of a charge", rule.Stands, "completed", func(r *told) { delete(r.record.Answer.Paid, journal.Place(1)) }},
-		{"an answer of the bank is forgotten", rule.Kept, "completed", func(r *told) {
-			heard(r, 30*time.Second)
-			m := r.moved("running", "", 0)
-			delete(m.Known, "charge-2")
-			r.owned(m)
-		}},
 		{"an error that says something else", rule.SameError, "completed", func(r *told) {
 			r.events = append(r.events, journal.Event{Kind: journal.KindSaw, Operation: "id", Name: "card-1", Value: "declined: false"})
 		}},
@@ -410,8 +403,6 @@ func TestFiles_FindsEachBrokenPromiseOfADay(t *testing.T) {
 			r.moves = append(r.moves, &journal.Move{Operation: "former", State: "running", Owner: 1, At: time.Second},
 				&journal.Move{Operation: "former", State: "running", Canceled: true, At: 3 * time.Second})
 		}},
-		{"an operation that was claimed is not run", rule.Woken, "completed", func(r *told) { r.idle(10*time.Minute, 0) }},
-		{"an operation of a process that died is not run", rule.Woken, "completed", func(r *told) { r.idle(2*time.Minute+time.Second, 1) }},
 		{"a call is told of another operation", rule.Awaited, "completed", func(r *told) {
 			r.events = append(r.events, journal.Event{Kind: journal.KindWait, Op: r.events[0].Op, At: 2 * time.Second})
 			r.former = &journal.Operation{ID: "former", Key: r.operation.Key, State: "undone", Canceled: true}
@@ -421,28 +412,124 @@ func TestFiles_FindsEachBrokenPromiseOfADay(t *testing.T) {
 	}, completedOrFailed(t))
 }
 
+// After the end of the context of a run, an error is not an answer, but a receipt is. A process has
+// two pools and therefore two instances. When a lease ends, both may run an operation at the same
+// time, and the instance that lost it records nothing.
+func TestFiles_WantsAnAnswerOnRecord(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answer     string
+		left       bool
+		begin, end time.Duration // of another run of the process
+		want       bool
+	}{
+		"an error after the end of the context":  {journal.Declined, true, time.Second, 2 * time.Second, false},
+		"an error before the end of the context": {journal.Declined, false, time.Second, 2 * time.Second, true},
+		"a receipt after the end of the context": {"receipt", true, time.Second, 2 * time.Second, true},
+		"another run at that time":               {"receipt", false, 2 * time.Second, 32 * time.Second, false},
+		"another run without an end":             {"receipt", false, 2 * time.Second, 0, false},
+		"another run that ended before":          {"receipt", false, 2 * time.Second, 3 * time.Second, true},
+		"another run that began later":           {"receipt", false, 40 * time.Second, 41 * time.Second, true},
+	} {
+		r := kept(t, journal.OK, "completed")
+		r.runs(test.begin, test.end, 0)
+		r.forgets(test.answer, test.left)
+		if found := r.audited(t); slices.Contains(found, rule.Kept) != test.want {
+			t.Errorf("%s: found %q", name, found)
+		}
+	}
+}
+
+// The process of slot 0 claims the operation after two minutes and does not run it.
+func TestFiles_WantsAClaimedOperationToRun(t *testing.T) {
+	t.Parallel()
+	const before, soon, live = time.Minute, 2*time.Minute + time.Second, 10 * time.Minute
+	for name, test := range map[string]struct {
+		last           time.Duration // the last event of the process
+		busy           int           // the slot whose process begins other work later
+		pooled, walkIn bool
+		rest           time.Duration // until others may have it, if the process dies
+		seen           time.Duration // when the owner was seen again
+		want           bool
+	}{
+		"a live process": {last: live, want: true},
+		"a live process that begins no other work": {last: live, busy: 1},
+		"a process that died before":               {last: before, busy: 1}, // the server executes its claim later
+		"a process that died":                      {last: soon, busy: 1, want: true},
+		"a pooled process that died":               {last: soon, busy: 1, pooled: true}, // its lease has to end
+		"a live pooled process":                    {last: live, pooled: true, want: true},
+		"a WalkIn of a process that died":          {last: soon, busy: 1, walkIn: true}, // nobody has to call
+		"a WalkIn whose owner is not seen again":   {last: live, walkIn: true},
+		"a WalkIn whose owner is seen again":       {last: live, walkIn: true, seen: 8 * time.Minute, want: true},
+		"a rest, and its owner is not seen again":  {last: live, rest: time.Hour},
+		"a rest, and its owner is seen again":      {last: live, rest: time.Hour, seen: 8 * time.Minute, want: true},
+	} {
+		r := kept(t, journal.OK, "completed")
+		if test.walkIn {
+			r = keptOf(keyOf(t, func(p journal.Plan) bool { return p.WalkIn }), "completed")
+		}
+		taken := r.moved("running", "", 1)
+		taken.At, taken.Attempts, taken.Pooled, taken.Rest = 2*time.Minute, 1, test.pooled, test.rest
+		r.moves, r.stop = append(r.moves, taken), 9*time.Minute
+		r.events = append(r.events, journal.Event{Kind: journal.KindExit, Op: history.NewOp(0, 0, 900), At: test.last},
+			journal.Event{Kind: journal.KindBegin, Op: history.NewOp(test.busy, 0, 902), Operation: "another", At: r.stop})
+		if test.seen > 0 {
+			r.former = &journal.Operation{ID: "former", Key: r.operation.Key, State: "undone"}
+			r.moves = append(r.moves, &journal.Move{Operation: "former", State: "running", Owner: taken.Owner, At: test.seen})
+		}
+		if found := r.audited(t); slices.Contains(found, rule.Woken) != test.want {
+			t.Errorf("%s: found %q", name, found)
+		}
+	}
+}
+
 // Cancel waits for the answer of a call in progress, unless its process was harmed.
-func TestFiles_FindsACancelThatDoesNotWait(t *testing.T) {
+func TestFiles_WantsCancelToWait(t *testing.T) {
 	t.Parallel()
 	key := keyOf(t, func(p journal.Plan) bool { return p.Rounds[0].Call == journal.Once && p.Rounds[0].Day == journal.Day{} })
 	run := history.NewOp(0, 0, 1)
-	r := &told{
-		operation: &journal.Operation{ID: "id", Key: key, State: "undone", Canceled: true},
-		record:    &journal.Record{ID: "another"},
-		events: []journal.Event{
-			{Kind: journal.KindBegin, Op: run, Operation: "id", At: time.Second},
-			{Kind: journal.KindHeard, Op: run, Operation: "id", At: 3 * time.Second, Name: "charge-1", Value: "receipt"},
-			{Kind: journal.KindEnd, Op: run, Operation: "id", At: 4 * time.Second},
-			{Kind: journal.KindBegin, Op: history.NewOp(0, 0, 2), Operation: "another", At: 6 * time.Second}, // the process lives
-		},
-		moves: []*journal.Move{
-			{Operation: "id", State: "running", Epoch: 1, Owner: 1, At: time.Second, Step: "charge-1"},
-			{Operation: "id", State: "running", Epoch: 2, Canceled: true, By: 9, At: 2 * time.Second, Step: "charge-1"},
-			{Operation: "id", State: "parked", Epoch: 3, Canceled: true, By: 9, At: 5 * time.Second, Step: "charge-1",
-				Reason: "call_in_doubt", ReasonStep: "charge-1"},
-		},
+	for name, test := range map[string]struct {
+		heard, end, last time.Duration // the answer, the end of the run, and the last event of the process
+		want             bool
+	}{
+		"a run in progress":                       {3 * time.Second, 4 * time.Second, 6 * time.Second, true},
+		"a process that ended before the parking": {3 * time.Second, 4 * time.Second, 4500 * time.Millisecond, false},
+		"a run that ended before Cancel":          {1200 * time.Millisecond, 1500 * time.Millisecond, 6 * time.Second, false},
+	} {
+		r := &told{
+			operation: &journal.Operation{ID: "id", Key: key, State: "undone", Canceled: true},
+			record:    &journal.Record{ID: "another"},
+			events: []journal.Event{
+				{Kind: journal.KindBegin, Op: run, Operation: "id", At: time.Second},
+				{Kind: journal.KindHeard, Op: run, Operation: "id", At: test.heard, Name: "charge-1", Value: "receipt"},
+				{Kind: journal.KindEnd, Op: run, Operation: "id", At: test.end},
+				{Kind: journal.KindBegin, Op: history.NewOp(0, 0, 2), Operation: "another", At: test.last},
+			},
+			moves: []*journal.Move{
+				{Operation: "id", State: "running", Epoch: 1, Owner: 1, At: time.Second, Step: "charge-1"},
+				{Operation: "id", State: "running", Epoch: 2, Canceled: true, By: 9, At: 2 * time.Second, Step: "charge-1"},
+				{Operation: "id", State: "parked", Epoch: 3, Canceled: true, By: 9, At: 5 * time.Second, Step: "charge-1",
+					Reason: "call_in_doubt", ReasonStep: "charge-1"},
+			},
+		}
+		if found := r.audited(t); slices.Contains(found, rule.Waits) != test.want {
+			t.Errorf("%s: found %q", name, found)
+		}
 	}
-	if found := r.audited(t); !slices.Contains(found, rule.Waits) {
-		t.Errorf("found %q", found)
+}
+
+// An earlier release charged card A, in a round whose charge was taken out later.
+func TestFiles_WantsTheUndosOfATakenOutCharge(t *testing.T) {
+	t.Parallel()
+	key := keyOf(t, func(p journal.Plan) bool {
+		first := p.Rounds[0]
+		return first.Call != "" && first.Day.Change == journal.TakenOut && first.Undos == 1
+	})
+	for undos, want := range []bool{true, false} {
+		r := keptOf(key, "completed")
+		r.steps = []*journal.Step{{Operation: "id", Kind: "call", Name: "card-1", Outcome: "done", Undos: undos}}
+		if found := r.audited(t); slices.Contains(found, rule.UndoneOnce) != want {
+			t.Errorf("%d undos: found %q", undos, found)
+		}
 	}
 }

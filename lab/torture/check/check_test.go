@@ -85,9 +85,13 @@ var broken = map[string]struct {
 	"a rejection without its record": {rule.LastRecord, "", func(s *story) {
 		s.call(1, 0, 10, rejects("x"))
 	}},
-	"an error of a call that has committed": {rule.Nothing, "lost-is-an-error, context-abandons-commit, failure-commits", func(s *story) {
+	"an error of a call that has committed": {rule.Nothing, "lost-is-an-error, failure-commits", func(s *story) {
 		first := s.executed()
 		first.Return = history.Return{Outcome: history.FnFailed}
+	}},
+	"the end of the context, in a call that has committed": {rule.Nothing, "context-abandons-commit", func(s *story) {
+		first := s.executed()
+		first.Return = history.Return{Outcome: history.Cancelled}
 	}},
 	"an error of a call whose rejection was recorded": {rule.Nothing, "", func(s *story) {
 		first := s.call(1, 0, 10, rejects("x"))
@@ -229,6 +233,10 @@ var broken = map[string]struct {
 		s.options.Undisturbed = true
 		s.call(1, 0, 10, answers(history.InProgress))
 		s.record(s.call(2, 10, 20, s.executes("x")))
+	}},
+	"a rejection that is executed over": {rule.Once, "", func(s *story) {
+		s.call(1, 0, 10, rejects("x"))
+		s.record(s.call(2, 20, 30, s.executes("y")))
 	}},
 	"a call killed after COMMIT that is executed again": {rule.Once, "two-transactions", func(s *story) {
 		first := s.call(1, 0, 10, s.executes("x"))

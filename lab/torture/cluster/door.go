@@ -20,9 +20,12 @@ type door struct {
 
 func openDoor(target string) (*door, error) {
 	d := &door{target: target, inside: map[net.Conn]bool{}}
-	var err error
-	d.listener, err = pgwire.Listen(d.serve)
-	return d, err
+	listener, err := pgwire.Listen(d.serve)
+	if err != nil {
+		return nil, err
+	}
+	d.listener = listener
+	return d, nil
 }
 
 func (d *door) address() string { return d.listener.Addr().String() }

@@ -346,9 +346,9 @@ func (f *file) checkAnswer(e *letter.Event, a *letter.Answer) {
 // broker is available.
 const soon = 2 * time.Second
 
-// waits is how many probes of average length a message may wait in addition. A probe is a round trip
-// to the database and one to the broker. The relay needs about as much for a message by itself, and
-// it publishes up to a hundred messages by themselves in a round: those that fail without a name.
+// waits is the number of average probes that a message may wait in addition. A probe is one round
+// trip to the database and one to the broker. After an error that names no message, the relay
+// publishes up to a hundred messages one by one, and each takes about a probe.
 const waits = 200
 
 // checkLate checks that each letter was published soon after its commit or after its delay, and not

@@ -280,7 +280,9 @@ func (r *Round) PartUndos() int {
 	return 1
 }
 
-// Steps returns the steps that a release has, by name, with the number of their undos.
+// Steps returns the steps that a release has, by name, with the number of their undos. The charge
+// of card A is among them even if the release has no charge: an earlier release may have made it,
+// and its record then has the undos of that release.
 func (p *Plan) Steps(release int) map[string]int {
 	steps := map[string]int{}
 	for i := range p.Rounds {
@@ -296,11 +298,13 @@ func (p *Plan) Steps(release int) map[string]int {
 		for _, name := range round.ReserveIn(release, n) {
 			steps[name] = round.ReserveUndos()
 		}
-		if charge := round.ChargeIn(release, n); charge != "" {
-			undos := round.ChargeUndos(release)
-			steps[charge], steps[round.Card(n)] = undos, undos
+		for _, charge := range []string{round.ChargeIn(release, n), round.Card(n)} {
+			if round.Call == "" || charge == "" {
+				continue
+			}
+			steps[charge] = round.ChargeUndos(release)
 			if d.Beside {
-				steps[Beside(charge)], steps[Beside(round.Card(n))] = undos, undos
+				steps[Beside(charge)] = round.ChargeUndos(release)
 			}
 		}
 		if round.Part.At != Nowhere {

@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// Edit replaces a piece of a declaration, which is found in the syntax tree of its package. The piece
-// must occur in the declaration exactly once, as whole words. Files, positions and layout do not
-// matter.
+// Edit replaces a piece of a declaration. The declaration is found in the syntax tree of its
+// package. The piece must occur in it exactly once, as whole words. Files, positions and layout do
+// not matter.
 type Edit struct {
 	// In is the package and the declaration, such as internal/txn.Tx.Commit or
 	// internal/db.ClaimSQL, or a file of SQL.

@@ -160,8 +160,8 @@ func Launch(c config.Config) (*Worker, error) {
 	return w, err
 }
 
-// Wait waits for the end of the worker. killed reports that it was killed by SIGKILL, or by a SIGTERM
-// that came before it had installed its handler. Both are no errors.
+// Wait waits for the end of the worker. killed reports that it was killed by SIGKILL, or by a
+// SIGTERM that came before it had installed its handler. Neither is an error.
 func (w *Worker) Wait() (killed bool, err error) {
 	<-w.Done()
 	state := w.cmd.ProcessState
@@ -187,8 +187,8 @@ func (s *slot) launch() error {
 	return nil
 }
 
-// keep replaces the worker each time it is killed by SIGKILL, until the set is stopped. Any other
-// failure of a worker is an error and ends keep.
+// keep replaces the worker each time Wait reports that it was killed, until the set is stopped. Any
+// other failure of a worker is an error and ends keep.
 func (s *slot) keep() {
 	for {
 		killed, err := s.worker.Wait()

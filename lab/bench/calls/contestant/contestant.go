@@ -33,7 +33,7 @@ type Do func(ctx context.Context, call Call) (Answer, error)
 type Place struct {
 	Pool    *pgxpool.Pool
 	Redis   func(fsync string) (Redis, error) // returns a server for a value of appendfsync
-	Cleanup func(func() error)                // registers a function that ends the contestant
+	Cleanup func(func())                      // registers a function that ends the contestant
 }
 
 // Contestant is one way to make a write safe to repeat.

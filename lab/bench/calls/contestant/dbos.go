@@ -35,7 +35,7 @@ func openDBOS(ctx context.Context, place Place) (Do, error) {
 	}
 	r := &dbosRunner{instance: instance, source: source}
 	dbos.RegisterWorkflow(instance, r.order, dbos.WithWorkflowName("order"))
-	place.Cleanup(func() error { return dbos.Shutdown(instance, 10*time.Second) })
+	place.Cleanup(func() { _ = dbos.Shutdown(instance, 10*time.Second) })
 	return r.do, dbos.Launch(instance)
 }
 

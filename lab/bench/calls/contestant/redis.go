@@ -33,7 +33,7 @@ func openRedis(fsync string) func(context.Context, Place) (Do, error) {
 			return nil, err
 		}
 		client := redis.NewClient(options)
-		place.Cleanup(client.Close)
+		place.Cleanup(func() { _ = client.Close() })
 		return redisRunner{place.Pool, client}.do, client.Ping(ctx).Err()
 	}
 }

@@ -23,13 +23,13 @@ func (b *board) signal() {
 	b.changed = make(chan struct{})
 }
 
-// await waits until is returns true. It calls is with the lock.
-func (b *board) await(ctx context.Context, is func() bool) error {
+// await waits until done returns true. It calls done with the lock.
+func (b *board) await(ctx context.Context, done func() bool) error {
 	for {
 		b.mu.Lock()
-		done, changed := is(), b.changed
+		isDone, changed := done(), b.changed
 		b.mu.Unlock()
-		if done {
+		if isDone {
 			return nil
 		}
 		select {

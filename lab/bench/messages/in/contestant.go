@@ -55,12 +55,12 @@ const (
 // handler handles deliveries and returns those to acknowledge.
 type handler func(ctx context.Context, place Place, all []broker.Delivery) (done []int64, err error)
 
-// each returns a Consume that handles the deliveries one by one, and inBatches one that handles up
-// to place.Batch together.
+// each returns a Consume that passes the deliveries to handle one by one.
 func each(handle handler) func(context.Context, Place) error {
 	return func(ctx context.Context, place Place) error { return consume(ctx, place, 1, handle) }
 }
 
+// inBatches returns a Consume that passes up to place.Batch deliveries to handle at a time.
 func inBatches(handle handler) func(context.Context, Place) error {
 	return func(ctx context.Context, place Place) error { return consume(ctx, place, place.Batch, handle) }
 }

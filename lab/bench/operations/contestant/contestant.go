@@ -25,7 +25,7 @@ type Place struct {
 	// Patience is the maximum duration of a call. Contestants that detect a dead process by a
 	// timeout set that timeout as short as Patience allows. Zero means their default.
 	Patience time.Duration
-	Cleanup  func(func() error) // registers a function that ends the contestant
+	Cleanup  func(func()) // registers a function that ends the contestant
 }
 
 // Do reserves, charges and confirms an order. The UUID of the order is its key. In a fleet, Do may

@@ -51,7 +51,7 @@ func openDBOS(ctx context.Context, place Place) (Do, error) {
 	}
 	r := &dbosRunner{Place: place, instance: instance, source: source}
 	dbos.RegisterWorkflow(instance, r.order, dbos.WithWorkflowName("order"))
-	place.Cleanup(func() error { return dbos.Shutdown(instance, shutdownLimit) })
+	place.Cleanup(func() { _ = dbos.Shutdown(instance, shutdownLimit) })
 	return r.do, dbos.Launch(instance)
 }
 

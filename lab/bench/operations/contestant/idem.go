@@ -32,7 +32,7 @@ func openIdem(policy operation.Policy) func(context.Context, Place) (Do, error) 
 		worker := operation.NewWorker(place.Pool, operation.WorkerConfig{Logger: slog.New(slog.DiscardHandler)}, definition)
 		var working sync.WaitGroup
 		working.Go(func() { _ = worker.Run(ctx) })
-		place.Cleanup(func() error { stop(); working.Wait(); return nil })
+		place.Cleanup(func() { stop(); working.Wait() })
 		return func(ctx context.Context, order string) error {
 			_, err := definition.Do(ctx, place.Pool, "tenant-1/POST /orders", order, idem.HashBytes([]byte(order)), order)
 			return err

@@ -38,7 +38,7 @@ var Phases = Contestant{
 		p := &phases{Place: place, lock: cmp.Or(place.Patience, 90*time.Second)}
 		ctx, stop := context.WithCancel(context.Background())
 		p.completer.Go(func() { p.complete(ctx) })
-		place.Cleanup(func() error { stop(); p.completer.Wait(); return nil })
+		place.Cleanup(func() { stop(); p.completer.Wait() })
 		return p.do, nil
 	},
 }

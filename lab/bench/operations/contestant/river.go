@@ -64,10 +64,10 @@ func openRiver(ctx context.Context, place Place) (Do, error) {
 	if r.client, err = river.NewClient(riverpgxv5.New(place.Pool), config); err != nil {
 		return nil, err
 	}
-	place.Cleanup(func() error {
+	place.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		return r.client.Stop(ctx)
+		_ = r.client.Stop(ctx)
 	})
 	return r.do, r.client.Start(context.WithoutCancel(ctx))
 }
