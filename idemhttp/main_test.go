@@ -246,8 +246,6 @@ func (l *logs) String() string {
 	return l.text.String()
 }
 
-var quiet = slog.New(slog.DiscardHandler)
-
 // pgxNew returns a pool that need not have a server.
 func pgxNew(t testing.TB, config *pgxpool.Config) (*pgxpool.Pool, error) {
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
