@@ -305,7 +305,7 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 		return CancelPreview{}, fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	}
 	var p CancelPreview
-	staysParked := show.State == db.OperationParked && show.Canceled && show.WithoutCalling == c.WithoutCalling && (show.WithoutCode || !c.WithoutCode)
+	staysParked := show.State == db.OperationParked && !changes(&show, &c)
 	for i := range steps.Rows {
 		if s := &steps.Rows[i]; s.Outcome == db.StepBegun && (s.Kind == db.CallStep || s.Kind == db.UndoStep) {
 			p.settle(s, c.WithoutCalling, show.LoadedAt, staysParked)
@@ -316,6 +316,11 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 	}
 	p.Undos, p.Kept = undoPlan(steps.Rows)
 	return p, nil
+}
+
+// changes reports whether Cancel with the options of c changes an operation that is running or parked.
+func changes(show *db.ShowOperation, c *db.CancelOperation) bool {
+	return !show.Canceled || show.WithoutCalling != c.WithoutCalling || c.WithoutCode && !show.WithoutCode
 }
 
 // settle adds what Cancel does about a call or an undo in doubt. A call that Cancel asks about or

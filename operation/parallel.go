@@ -168,23 +168,25 @@ func (v *Value[T]) Value() (T, error) {
 // calls is committed before the run stops.
 func (c *Calls) settle() error {
 	op := c.op
-	unwinds := false // a call was never sent, and is not made
 	for _, call := range c.calls {
 		if op.loadCall(call); op.stopped != nil {
 			return op.stopped
 		}
-		unwinds = unwinds || call.step.do == unwind
 	}
 	if err := c.begin(); err != nil {
 		return err
 	}
 	c.make()
 	for _, call := range c.unsettled() {
-		unwinds = op.collect(call) || unwinds
+		op.collect(call)
 	}
+	unwinds := false // a call was never sent, and is not made
 	for _, call := range c.calls {
 		call.panicked.rethrow(op, call.step.name)
-		if !call.open && call.err == nil && call.step.do != unwind {
+		switch {
+		case call.step.do == unwind:
+			unwinds, call.err = true, errNotMade
+		case !call.open && call.err == nil:
 			call.planUndos()
 		}
 	}
@@ -194,11 +196,6 @@ func (c *Calls) settle() error {
 	}
 	if unwinds && op.work.journal.recordedAfter(op.seq) == nil {
 		return op.halt(stopUnwound, nil)
-	}
-	for _, call := range c.calls {
-		if call.step.do == unwind {
-			call.err = errNotMade
-		}
 	}
 	return nil
 }
@@ -306,20 +303,19 @@ func (p *parallelCall) run() {
 	returned = true
 }
 
-// collect adds the outcome of a call to the next commit, if it has one. It returns true if the call
-// has not happened and is not made, because the operation unwinds.
-func (op *Op) collect(call *parallelCall) (unwinds bool) {
+// collect adds the outcome of a call to the next commit, if it has one. A call that has not happened
+// is not made if the operation unwinds.
+func (op *Op) collect(call *parallelCall) {
 	if s := call.op.stopped; s != nil && s.kind == stopUnwound {
 		op.record(call.step, db.StepNotSent, nil)
 		call.open, call.step.do = false, unwind
-		return true
+		return
 	}
 	if s, ok := call.op.work.unrecorded[call.step.seq]; ok {
 		call.open = false
 		op.work.unrecorded[s.Seq] = s
 		op.record(call.step, s.Outcome, s.Value)
 	}
-	return false
 }
 
 // stop returns why calls have no outcome, or nil if all have one. The end of the run takes
