@@ -120,7 +120,8 @@ func replayed(message any) connect.AnyResponse {
 }
 
 // told is a snapshot of the response header and trailer that outer interceptors have set through
-// the context. Additions of a run are kept only if the run counts.
+// the context. What a run of the handler adds to them is discarded before another run, and if the
+// answer is not that of a run.
 type told struct {
 	info            connect.CallInfo
 	header, trailer http.Header

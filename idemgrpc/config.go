@@ -29,9 +29,9 @@ type Config struct {
 
 	// Optional lets a call without a key through. By default such a call is refused.
 	//
-	// The handler also runs in a transaction, which is committed if the status is OK. Nothing is
-	// recorded, and Options do not apply. If the answer to the COMMIT is lost, no record shows
-	// whether the call was executed, and the client gets UNKNOWN.
+	// Even without a key, the handler runs in a transaction, which is committed if the status is
+	// OK. Nothing is recorded, and Options do not apply. If the answer to the COMMIT is lost, no
+	// record shows whether the call was executed, and the client gets UNKNOWN.
 	Optional bool
 
 	// Methods reports whether a method, such as "/shop.Orders/Create", needs a key. Other methods

@@ -35,7 +35,8 @@ func (n *names) tell(name string) string {
 	return name
 }
 
-// find returns the label value for a name, or false if there is room for the name.
+// find returns the label value for a name. ok is false if the name is new and the limit is not
+// reached: then the caller adds the name.
 func (n *names) find(name string) (label string, ok bool) {
 	switch {
 	case n.known[name]:

@@ -39,7 +39,7 @@ func (u *suite) firstRun() {
 // lateWait is how long effectsFollow waits for an effect that comes after the answer.
 const lateWait = 3 * time.Second
 
-// effectsFollow reports whether the number of effects rises above that in than within lateWait.
+// effectsFollow reports whether the number of effects rises above the given one within lateWait.
 func (u *suite) effectsFollow(s *subject, than counts) bool {
 	u.Helper()
 	for begin := time.Now(); time.Since(begin) < lateWait; time.Sleep(50 * time.Millisecond) {

@@ -222,7 +222,8 @@ func (f *finals) joinedProve(joined *ast.BinaryExpr, variable types.Object) (tra
 	return (x || y) && !isOther, testsX || testsY
 }
 
-// testsForTransport reports whether call tests if the error is a transport error.
+// testsForTransport reports whether a call expression, such as os.IsTimeout(err), checks if the
+// error in variable is a transport error.
 func (f *finals) testsForTransport(call *ast.CallExpr, variable types.Object) bool {
 	if len(call.Args) == 0 || f.variable(call.Args[0]) != variable {
 		return false

@@ -16,8 +16,9 @@ import (
 )
 
 // conclude decides how a run ends after the function of the operation returned err. If a step has
-// stopped the run, conclude returns that stop and no decision. There are two exceptions: stopUnwound;
-// and stopFailed of a canceled operation, which counts as an error of its function.
+// stopped the run, conclude returns that stop and no decision. There are two exceptions. After
+// stopUnwound it decides as after a final error. After stopFailed of a canceled operation it
+// decides as after an error of the function.
 func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 	_, rejected := bridge.RejectionOf(err)
 	switch {

@@ -168,7 +168,8 @@ func parseTimes(array string) ([]time.Time, error) {
 }
 
 // expired returns the share of rows that have expired, and how long ago the oldest of them did. It
-// leaves out the rows of the sample that expired before purged: they have been deleted since.
+// leaves out the rows of the sample whose expiry is before the time purged, because a sweep has
+// deleted them since the sample was taken.
 func (d *distribution) expired(now, purged time.Time) (share float64, oldest time.Duration) {
 	histogram := 1.0 // the share of rows that the histogram covers
 	var past, gone float64

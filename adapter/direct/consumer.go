@@ -74,8 +74,8 @@ func (c *Consumer) RunBeside(ctx context.Context) {
 	}
 }
 
-// Publish handles as many messages as the time of the call allows. Its error marks the messages
-// that are left for a later call with outbox.RetryLater.
+// Publish handles as many messages as the time of the call allows. Its error uses outbox.RetryLater
+// for the messages that it leaves to a later call.
 func (c *Consumer) Publish(ctx context.Context, messages []outbox.Message) error {
 	call := newCall(ctx, c, messages)
 	for call.next(ctx) {

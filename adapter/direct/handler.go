@@ -24,9 +24,9 @@ const (
 	shareOfHandler = 2 // a handler has half of a call
 )
 
-// batch is the number of messages in a transaction. The end of a call rolls back an uncommitted
-// transaction. So batches are small at first, and grow while transactions take little of the time
-// of a call.
+// batch is the number of messages in a transaction. A call that is stopped during a transaction
+// loses the work of that transaction. So batches are small at first. They grow while a transaction
+// takes little of the time of a call.
 type batch struct {
 	mu         sync.Mutex
 	limit      int

@@ -48,9 +48,10 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	return outbox.PublishEach(ctx, messages, p.send, concernsMessage)
 }
 
-// send returns nil when all in-sync replicas have the message. If the client does not know whether
-// a broker has a message, it retries beyond the end of ctx, to leave no gap in its sequence
-// numbers. So the message may be stored twice.
+// send returns nil when all in-sync replicas have the message. At the end of ctx it returns an
+// error. If the client does not know whether a broker has the message, it keeps retrying after
+// that, to leave no gap in its sequence numbers. The relay publishes such a message again, so it
+// may be stored twice.
 func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	record, err := encode(m)
 	if err != nil {

@@ -24,10 +24,10 @@ const startLimit = 2 * time.Second
 // operations of killed processes, and operations whose sleep has ended or that got a signal. Run it
 // in every process that has a River client. It survives outages.
 //
-// Every process inserts a job with the same arguments, and River keeps one of these jobs. If that
-// job has begun, and two seconds later no process runs the operation, the process of the job was
-// killed before it began the operation, or the job found the operation locked. Then Watch inserts
-// another job.
+// Every process inserts a job with the same arguments, and River keeps one of these jobs. Two
+// seconds or more after the insert, Watch inserts another job if the first one has begun and still
+// no process runs the operation. In that case the process of the first job was killed before it
+// began the operation, or the job found the operation locked.
 func (w *Worker) Watch(ctx context.Context, client *river.Client[pgx.Tx]) {
 	made := map[operation.Pending]madeJob{}
 	for ctx.Err() == nil {

@@ -14,8 +14,9 @@ import (
 // PublisherConfig configures a Publisher. The zero value works.
 type PublisherConfig struct {
 	// Blames reports whether an error concerns its message alone: the message is too large, or its
-	// topic does not exist. Any other error concerns its message if the broker accepts a later
-	// message.
+	// topic does not exist. Publish takes other errors for an outage if the call publishes no
+	// message, ends with three of them, or spends ten seconds on them in a row. Otherwise it
+	// attributes them to their messages.
 	Blames func(err error) bool
 }
 

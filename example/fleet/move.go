@@ -13,8 +13,8 @@ import (
 // Stage is the progress of a Move.
 type Stage string
 
-// These are the stages. Copied comes once for each round, also after Compared. Waiting comes once
-// for each attempt of the fence that is given up.
+// These are the stages. Copied is reported after each round of copying, and rounds continue after
+// Compared. Waiting is reported each time that the Move gives up a lock or the fence, to try again.
 const (
 	// Copied: the new home has the rows that were committed when the round began.
 	Copied Stage = "copied"

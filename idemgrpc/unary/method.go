@@ -23,8 +23,8 @@ type Method struct {
 // concurrent use.
 type Methods struct{ known sync.Map }
 
-// Find returns the method with this full name, such as "/shop.Orders/Create". For a method without
-// generated code, the result has its field absent set.
+// Find returns the method with this full name, such as "/shop.Orders/Create". If the program lacks
+// the generated code of the method, the error in the field absent of the result says why.
 func (ms *Methods) Find(fullMethod string) *Method {
 	if m, ok := ms.known.Load(fullMethod); ok {
 		return m.(*Method)

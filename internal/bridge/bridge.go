@@ -93,7 +93,7 @@ const (
 	Unknown
 	// Recorded: Record is committed.
 	Recorded
-	// InProgress: another process works on the operation, or no process does at present.
+	// InProgress: this call does not finish the operation. Another process may be working on it.
 	InProgress
 	// Finished: the operation finished in another process. Its record has to be loaded again.
 	Finished

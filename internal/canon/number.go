@@ -43,7 +43,8 @@ func (w *rewriter) digits() []byte {
 
 // exponent reads the exponent of a number, if there is one. An exponent that does not fit into an
 // int64 becomes the nearest int64. appendNumber later adjusts the exponent by numbers of digits.
-// The nearest int64 stays out of range after that adjustment, even if the addition overflows.
+// The result is still beyond maxExponent in one direction or, if the adjustment overflows, in the
+// other.
 func (w *rewriter) exponent() (int64, error) {
 	if !w.accept('e') && !w.accept('E') {
 		return 0, nil

@@ -32,7 +32,8 @@ func (w *rewriter) string() error {
 // isPlain reports whether b is a character of a string that is copied as it is.
 func isPlain(b byte) bool { return ' ' <= b && b < utf8.RuneSelf && b != '"' && b != '\\' }
 
-// character reads a character of a string that is not plain.
+// character reads a character of a string that isPlain rejects: an escape sequence or a character
+// beyond ASCII. It fails at a control character and at invalid UTF-8.
 func (w *rewriter) character() (rune, error) {
 	switch b := w.peek(); {
 	case b == '\\':

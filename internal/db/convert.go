@@ -28,8 +28,9 @@ func orNullNumber(n int) *int {
 	return &n
 }
 
-// since1970 returns the time from 1970 to at, and nil, which is NULL, for the zero time. Settings
-// of a session change how a timestamp is read, but not how an interval is read.
+// since1970 returns the duration between 1970 and the given time. For the zero time it returns nil,
+// which becomes NULL. Settings of a session change how a timestamp is read, but not how an interval
+// is read.
 func since1970(at time.Time) *time.Duration {
 	if at.IsZero() {
 		return nil

@@ -35,9 +35,9 @@ var ErrNotFound = errors.New("the dead letter does not exist")
 
 const listPage = 100 // dead letters that List reads at a time
 
-// List iterates over dead letters in the order of their names, without their contents. An empty
-// field of only matches all dead letters. read converts a letter. hint converts an error. The
-// iteration ends after an error.
+// List iterates over the dead letters that match a filter, in the order of their names, without
+// their contents. An empty field of the filter matches all dead letters. read converts a letter.
+// hint converts an error. The iteration ends after an error.
 func List[D any](
 	ctx context.Context, pool *pgxpool.Pool, only Name, read func(*Letter) D, hint func(error) error,
 ) iter.Seq2[D, error] {

@@ -174,9 +174,9 @@ func (f *Flight[K, V]) Wait(ctx context.Context, remaining time.Duration) (V, En
 func (f *Flight[K, V]) isStuck() bool { return f.group.Stuck == nil || f.group.Stuck(f.key) }
 
 func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration) Ending {
-	// A follower with a wait does not listen to busy, because a nil channel never delivers. Its timer
-	// expires once, at the end of the wait. The timer of a follower without a wait expires every
-	// lookPause.
+	// For a follower that wants to wait, busy stays nil, so that the select never receives from it.
+	// The timer of such a follower expires once, at the end of the wait. The timer of a follower
+	// that does not want to wait expires every lookPause.
 	patient := remaining > 0
 	var busy chan struct{}
 	if !patient {

@@ -43,9 +43,10 @@ func newLease(engine *txn.Engine, instance int, denied bool) *lease {
 func (l *lease) renewal() txn.Request { return db.RenewLease{Instance: l.instance, TTL: leaseTTL} }
 
 // keep renews the lease until done is closed, a session takes over, or renewals have failed for
-// leaseValidity. The validity counts from when a renewal was sent, which is never too late. Between
-// two renewals keep tries to open a session, if one may become available: other processes notice
-// the death of a process with a lease only when the lease expires.
+// leaseValidity. The validity counts from the time at which a renewal was sent. The database renews
+// the lease after that time, so the process never relies on its lease for too long. Between two
+// renewals keep tries to open a session, if one may become available: other processes notice the
+// death of a process with a lease only when the lease expires.
 func (l *lease) keep(done <-chan struct{}) (next visibility) {
 	for {
 		pause := renewPause - time.Since(l.renewed)

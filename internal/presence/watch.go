@@ -67,8 +67,9 @@ func (l *guardLoop) watch(ctx context.Context, i *Instance, g *guard) {
 	}
 }
 
-// untilTurn returns the pause before the next look of the guard. If there is nothing to watch, two
-// guards take turns by the clock of the database.
+// untilTurn returns the pause before the next look of the guard. The pause is one turn if there is
+// no second guard, or if due operations have owners. Otherwise the two guards look alternately, at
+// times that are multiples of a turn by the clock of the database.
 func untilTurn(seen *db.WatchRow, slot int, turn time.Duration) time.Duration {
 	if seen.Busy || seen.Guards < 2 {
 		return turn
@@ -77,7 +78,8 @@ func untilTurn(seen *db.WatchRow, slot int, turn time.Duration) time.Duration {
 	return 2*turn - into%(2*turn)
 }
 
-// look reads what is due and who owns operations. The Worker logs the same errors.
+// look reads what is due and who owns operations. The caller does not log its error, because the
+// Worker gets the same error and logs it.
 func (l *guardLoop) look(ctx context.Context, i *Instance) (*db.WatchRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardLimit)
 	defer cancel()

@@ -166,7 +166,8 @@ func shortened(err error) error {
 	return &short
 }
 
-// decodeJSON decodes numbers without a type into json.Number, so that they keep their digits.
+// decodeJSON decodes a number into a json.Number where the target is an interface. As a float64 the
+// number could lose digits.
 func decodeJSON(text []byte, value any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

@@ -10,7 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// rehearsalVariable is the environment variable that rehearses every fn of a test binary.
+// rehearsalVariable is the environment variable that makes a test binary rehearse every fn: fn
+// runs, its writes are rolled back, and fn runs again.
 const rehearsalVariable = "IDEM_REHEARSE"
 
 // CanRehearse reports whether a program may ask for rehearsals: a test binary, or a process with

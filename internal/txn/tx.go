@@ -98,8 +98,8 @@ func ignoreRefusal(err error) error {
 // Close rolls back, unless the transaction was committed, and gives the connection back.
 func (t *Tx) Close() { t.CloseAfter(nil) }
 
-// CloseAfter is Close because of err. It closes a connection that is still in use, or that is
-// useless after err.
+// CloseAfter does what Close does, after the error err. It closes the connection instead of giving
+// it back if the connection is still in use, or if err shows that the connection is useless.
 func (t *Tx) CloseAfter(err error) {
 	if t.lease == nil {
 		return

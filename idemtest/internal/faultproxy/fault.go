@@ -18,7 +18,8 @@ const (
 	// loses all connections. The client notices nothing: until Thaw its connections stay open
 	// without an answer, and new ones are not answered either.
 	Freeze
-	// FreezeAfter is Freeze after the server has executed the flight.
+	// FreezeAfter does the same as Freeze, but after the server has executed the flight. The
+	// package comment explains what a flight is.
 	FreezeAfter
 	// Outage closes all connections before the flight reaches the server, and refuses new ones
 	// until Disarm.

@@ -29,7 +29,8 @@ func cString(body []byte) (string, []byte) {
 	return string(text), rest
 }
 
-// endsTransaction reports whether sql rolls back a transaction.
+// endsTransaction reports whether sql begins with ROLLBACK or ABORT. It returns false for COMMIT,
+// which can fail with a serialization failure.
 func endsTransaction(sql string) bool {
 	word := strings.ToLower(strings.TrimSpace(sql))
 	return strings.HasPrefix(word, "rollback") || strings.HasPrefix(word, "abort")

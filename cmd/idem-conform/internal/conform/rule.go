@@ -87,7 +87,8 @@ func atOnce(p *probe) finding {
 			}
 		}
 	}
-	// The answers agree so far. The server must also have stored the one that it gave.
+	// The answers to the simultaneous requests agree. A later repetition must get the same answer,
+	// which shows that the server has stored it.
 	if last := p.settled(key, unique); !last.same(executed) {
 		return verdict("a later repetition has another answer", executed, last)
 	}

@@ -187,8 +187,9 @@ type watchCommand struct {
 	Every span `default:"2s" placeholder:"SPAN" help:"Time between two readings. Default: ${default}."`
 }
 
-// Run prints readings until the command is interrupted. An error of the first reading ends it. A
-// later error is printed, and the next reading tries again, except with --json.
+// Run prints readings until the command is interrupted. An error of the first reading ends the
+// command. With --json, a later error ends it as well. Without --json, Run prints a later error and
+// reads again after the interval.
 func (c *watchCommand) Run(s *session) error {
 	encoder := json.NewEncoder(s.Stdout)
 	encoder.SetEscapeHTML(false)

@@ -162,8 +162,8 @@ func (e *exam) onOther(work func(other *exam)) {
 	}))
 }
 
-// both runs sql on both databases. The other database is read first: rows that replication delivers
-// in between then exist here as well, and do not count as missing.
+// both runs sql on both databases. The other database is read first. A row that is read there and
+// replicated before this database is read does not count as missing.
 func (e *exam) both(sql string) (here, there []string) {
 	e.onOther(func(other *exam) { there = other.texts(sql) })
 	return e.texts(sql), there
