@@ -41,9 +41,9 @@ type Config struct {
 	// NO_SIDE_EFFECTS, and gRPC's own services: health, reflection, channelz.
 	Methods func(procedure string) bool
 
-	// Without lists paths of fields that differ in every attempt and do not matter, by their names
-	// in the .proto file: "client.sent_at". The list applies to all methods. A path that a request
-	// does not have is ignored.
+	// Without lists fields that are not compared with the earlier request of a key, because they
+	// differ in every attempt. A field is a path of names in the .proto file: "client.sent_at". The
+	// list applies to all methods. A path that a request does not have is ignored.
 	Without []string
 
 	// Options are passed to idem.Do.

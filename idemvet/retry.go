@@ -144,9 +144,10 @@ func (k *keys) comparesError(e ast.Node, op token.Token) bool {
 	})
 }
 
-// exitsAfterSuccess reports whether the loop body leaves the loop after a successful request, that
-// is, after position from. Exits that only follow a failure, or that do not depend on the outcome
-// of the request, do not count. A loop over elements has only such exits.
+// exitsAfterSuccess reports whether the loop body leaves the loop after a successful request. The
+// request ends at position from. An exit does not count if it only follows a failure, or if it does
+// not depend on the outcome of the request. A loop that makes one request per element has only
+// exits that do not count.
 func (k *keys) exitsAfterSuccess(body *ast.BlockStmt, from token.Pos) (exits bool) {
 	var inner []ast.Node // statements that an unlabeled break leaves instead of the loop
 	var look func(n ast.Node) bool

@@ -95,9 +95,9 @@ func (w *work) releaseAfterPanic(op *Op) {
 }
 
 // restart claims the operation again, and reloads its record. It returns false, and the ending of
-// the call, if another process has claimed the operation meanwhile or the caller has left. While
-// the outcome of a call is not recorded, restart does not give up when the context of the caller
-// ends.
+// the run, if another process has claimed the operation meanwhile or the caller has left. If the
+// outcome of an outside call is not recorded yet, restart claims the operation even after the
+// caller has left, so that the release can record the outcome.
 func (w *work) restart(ctx context.Context) (bridge.Ending, bool) {
 	at := w.at
 	w.leaveUnreleased(bridge.Ending{})
@@ -134,9 +134,10 @@ type claimed struct {
 // claim claims the operation if no other process owns it. Otherwise it returns nil, and the ending
 // that says why; the instance is released.
 //
-// The operation is reserved in this process first, so that no other goroutine works on it. A
-// suspect is not claimed by the first statement. A second statement claims it if no other suspect
-// has the turn of this process.
+// The operation is reserved in this process first, so that no other goroutine works on it. The
+// first statement does not claim a suspect, which is an operation that may have killed its
+// processes. A second statement claims the suspect if this process can take the turn, which one
+// suspect holds at a time.
 func (w *work) claim(ctx context.Context, engine *txn.Engine) (*claimed, bridge.Ending) {
 	instance, err := presence.Adopt(ctx, engine)
 	if err != nil {

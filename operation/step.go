@@ -360,7 +360,8 @@ func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error)) error {
 }
 
 // rollBackStep rolls back to the savepoint before a step that has returned err, and records the
-// failure. If the transaction cannot continue without the step, the run stops.
+// failure. If it is not enough to roll back the step, the run stops: the transaction may have
+// ended, or the server may have refused it with a serialization failure.
 func (op *Op) rollBackStep(s *step, err error) error {
 	switch {
 	case errors.Is(err, idem.ErrTxEnded):

@@ -51,8 +51,8 @@ type Divider interface {
 	Destination(topic string) string
 }
 
-// companion is a Publisher of this module with a background task: package direct handles redriven
-// dead letters. Relay.Run calls RunBeside once.
+// companion is a Publisher with a background task, such as the Consumer of package direct, whose
+// task handles redriven dead letters. Relay.Run calls RunBeside once.
 type companion interface {
 	Publisher
 	RunBeside(ctx context.Context)

@@ -107,8 +107,9 @@ func (h *brake) wait(ctx context.Context, reason Reason) error {
 	return err
 }
 
-// find reads a part, and waits while it is locked exclusively, as by VACUUM FULL: the size of such
-// a part cannot be read.
+// find reads the name and the size of the next part of the table into part. Postgres cannot return
+// the size while the part is locked exclusively, as by VACUUM FULL. Then find waits, or returns
+// ended(Lock) if this run still has to take the sweep.
 func (h *brake) find(ctx context.Context, part *db.Part, taken bool) error {
 	for {
 		err := peek(ctx, h.engine, part)

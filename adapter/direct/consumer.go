@@ -100,7 +100,7 @@ type call struct {
 
 type keyOf struct{ topic, key string }
 
-// defaultLength is the length of a call whose context has no deadline.
+// defaultLength is how long a call of Publish may take if its context has no deadline.
 const defaultLength = 30 * time.Second
 
 func newCall(ctx context.Context, c *Consumer, messages []outbox.Message) *call {

@@ -279,5 +279,6 @@ func (u *unrecorded) As(target any) bool {
 	return u.cause != nil && reflect.TypeOf(target) != rejection && errors.As(u.cause, target)
 }
 
-// rejection is the type of target that errors.As gets when it looks for a rejection.
+// rejection is the type of the target with which errors.As looks for an error of idem.Reject. The
+// As methods above do not find such an error.
 var rejection = reflect.PointerTo(reflect.TypeOf(idem.Reject(idem.Response{})))

@@ -78,8 +78,8 @@ func messageOf[T river.JobArgs](job *river.Job[T]) inbox.Message {
 }
 
 // RunRedrives handles redriven dead letters until ctx ends: their jobs are canceled, so River does
-// not work on them. It runs beside the client. fn gets a job with the arguments and, if it is no
-// [Message], the ID of the job that died.
+// not work on them. It runs beside the client. fn gets a job with the arguments of the canceled
+// job. The job also has the ID of the canceled job, unless T is [Message]: then it has no ID.
 func (w *OnceWorker[T]) RunRedrives(ctx context.Context) error {
 	return inbox.RunRedrives(ctx, w.pool, w.name, func(tx pgx.Tx, m inbox.Message) error {
 		job, err := jobOf[T](m)

@@ -43,7 +43,8 @@ type Worker struct {
 	startLimit  time.Duration // how long a job that has begun may take until a process runs its operation
 }
 
-// NewWorker returns a Worker for these definitions. It does not run operations of others.
+// NewWorker returns a Worker that runs the operations of these definitions. It snoozes the jobs for
+// operations of other definitions.
 func NewWorker(pool *pgxpool.Pool, config Config, definitions ...Runnable) *Worker {
 	w := &Worker{pool: pool, config: config, definitions: map[string]Runnable{}, startLimit: startLimit}
 	if w.config.Timeout <= 0 {

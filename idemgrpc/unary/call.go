@@ -188,8 +188,8 @@ func inDoubt(err error) bool {
 //
 // An error of the handler goes to the client unchanged, with one exception. If it comes from the
 // database and is retryable, the client gets UNAVAILABLE, as for such an error outside of the
-// handler. Other errors get the status that answer chooses, and are logged unless they are the
-// client's fault.
+// handler. For an error outside of the handler, the function answer chooses the status. Errors that
+// do not go to the client unchanged are logged, unless the client has caused them.
 func (c *call) failed(ctx context.Context, err error) Answer {
 	if u, ok := errors.AsType[*unrecordable](err); ok {
 		return c.broken(ctx, "the reply", u.error)
@@ -234,7 +234,7 @@ func (f *failure) As(target any) bool {
 	return reflect.TypeOf(target) != rejection && errors.As(f.error, target)
 }
 
-// rejection is the type of target that errors.As gets when it looks for a rejection.
+// rejection is the type of the target with which errors.As looks for an error of idem.Reject.
 var rejection = reflect.PointerTo(reflect.TypeOf(idem.Reject(idem.Response{})))
 
 // unrecordable wraps the reason why the result of the handler cannot be recorded.

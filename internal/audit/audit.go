@@ -31,7 +31,8 @@ func WithReason(ctx context.Context, reason string) context.Context {
 	return context.WithValue(ctx, reasonKey{}, storable(reason, maxReason))
 }
 
-// Note returns the request that stores an action with the person and the reason in ctx.
+// Note returns the request that stores an action and its outcome in idem.audit, with the person and
+// the reason that ctx carries.
 func Note(ctx context.Context, action db.Act, outcome string) db.NoteAct {
 	person, _ := ctx.Value(personKey{}).(string)
 	reason, _ := ctx.Value(reasonKey{}).(string)

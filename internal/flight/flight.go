@@ -38,9 +38,9 @@ type Flight[K comparable, V any] struct {
 	note       string
 }
 
-// Join returns the flight of key. If there is none, it begins own, and the caller leads: it must
-// call Finish or Abandon, even if it panics. Otherwise the caller follows: it must call Wait or
-// Leave.
+// Join returns the flight of key. If key has none, Join makes the parameter own its flight, and the
+// caller leads: it must call Finish or Abandon, even if it panics. Otherwise the caller follows: it
+// must call Wait or Leave.
 func (g *Group[K, V]) Join(key K, own *Flight[K, V]) (f *Flight[K, V], leads bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,7 +67,8 @@ func (f *Flight[K, V]) follow() {
 	}
 }
 
-// MarkAsked notes that the leader has a connection.
+// MarkAsked notes that the leader has a connection on which it asks the database. Such a leader is
+// not stuck.
 func (f *Flight[K, V]) MarkAsked() { f.asked.Store(true) }
 
 // SetNote stores a note for the next leader.

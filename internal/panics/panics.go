@@ -40,7 +40,8 @@ func Try(f func() error) (err error) {
 	return f()
 }
 
-// Run calls f and logs a panic of f. The log line begins with what.
+// Run calls f and logs a panic of f. The parameter what names f: the message of the log line is
+// that name and "has panicked".
 func Run(logger *slog.Logger, what string, f func()) {
 	err := Try(func() error {
 		f()

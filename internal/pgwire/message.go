@@ -55,7 +55,8 @@ func (m Message) Kind() byte { return m[0] }
 // Body returns what follows the type and the length.
 func (m Message) Body() []byte { return m[headerLen:] }
 
-// ErrMalformed is in the error of Next if the stream is not one of messages.
+// ErrMalformed is wrapped by the error of Next if the header of the next message has an impossible
+// length.
 var ErrMalformed = errors.New("malformed message")
 
 // Reader splits a byte stream into messages.

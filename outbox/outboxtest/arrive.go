@@ -35,8 +35,8 @@ var headers = []map[string]string{
 	{"X-Long": strings.Repeat("x", 1000)},
 }
 
-// arrivesOnce publishes each kind of contents. After each call it overwrites the messages of the
-// call.
+// arrivesOnce publishes each kind of contents, and expects each message once and unchanged. It
+// overwrites the messages after each call of Publish, because a Publisher must not keep them.
 func arrivesOnce(t testing.TB, s Suite) {
 	a := s.open(t)
 	var sent, given []outbox.Message

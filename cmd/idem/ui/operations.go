@@ -69,7 +69,8 @@ type doubt struct {
 // longestTimeline is the maximum number of entries of a timeline. The page shows the last ones.
 const longestTimeline = 500
 
-// readOperation reads an operation and its timeline. previewCancel adds what needs other transactions.
+// readOperation reads an operation and its timeline. previewCancel then adds the parts of the page
+// that cannot be read in tx.
 func readOperation(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	id, err := operationID(asked.Get("id"))
 	if err != nil {

@@ -49,8 +49,9 @@ var templates = func() map[string]*template.Template {
 	return all
 }()
 
-// templateFuncs are the functions of the templates. A template passes untrusted text through text,
-// or through full if it is an id or long. It passes keys through key, which abridges them.
+// templateFuncs are the functions of the templates. A template passes untrusted text through "text"
+// or "full": both escape it, and cut it after 200 or 4000 characters. It passes IDs and long texts
+// through "full", and keys through "key", which abridges them.
 var templateFuncs = template.FuncMap{
 	"text": func(text string) string { return page.Safe(page.Clipped(text, 200)) },
 	"full": func(text string) string { return page.Safe(page.Clipped(text, 4000)) },

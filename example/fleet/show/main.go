@@ -61,7 +61,8 @@ func run(ctx context.Context, moves, keys int) error {
 	return s.Close()
 }
 
-// create creates a database on the server at DATABASE_URL, which stands for a cluster.
+// create creates a database on the server at DATABASE_URL. In this example, each database plays the
+// part of a cluster.
 func create(ctx context.Context, name string) (c fleet.Cluster, err error) {
 	conn, err := pgx.Connect(ctx, os.Getenv("DATABASE_URL"))
 	if err != nil {

@@ -63,8 +63,8 @@ type customer struct {
 	counter *counter
 }
 
-// direct returns a network that opens a new connection for each attempt, with dial or with the
-// default dialer if dial is nil.
+// direct returns a transport that opens a new connection for each attempt. It calls dial for that,
+// or the default dialer if dial is nil.
 func direct(dial func(ctx context.Context, network, address string) (net.Conn, error)) http.RoundTripper {
 	return &http.Transport{DisableKeepAlives: true, DialContext: dial}
 }

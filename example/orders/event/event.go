@@ -15,7 +15,7 @@ type OrderShipped struct {
 	Parcel  string `json:"parcel"`
 }
 
-// Orders and Shop are the outbox topics of the two messages.
+// Orders is the outbox topic of OrderPlaced, and Shop is that of OrderShipped.
 const (
 	Orders = "orders"
 	Shop   = "shop"

@@ -65,8 +65,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, js jetstream.JetStream, shop w
 	}
 	publisher, err := webhook.NewPublisher(webhook.PublisherConfig{
 		Endpoint: func(context.Context, string) (webhook.Endpoint, error) { return shop, nil },
-		// The shop runs on this machine. The default transport refuses addresses that are not
-		// public.
+		// The shop runs on this machine. Without Base, the Publisher would refuse its address,
+		// because it is not public.
 		Base: http.DefaultTransport,
 	})
 	if err != nil {

@@ -193,9 +193,9 @@ func (c *conn) forward(batch []pgwire.Message) bool {
 // from the real server, so that the server aborts the transaction too.
 const conflict = `DO $$BEGIN RAISE EXCEPTION 'could not serialize access (by idemtest)' USING ERRCODE = '40001'; END$$`
 
-// append appends m to out, or the statement that replaces it, and counts the answers that the
-// server will send. The messages Sync, Query and FunctionCall end a statement. After the fault
-// Conflict, everything up to such a message is dropped, and conflict is sent in its place.
+// append appends m or its replacement to out, and counts the answers that the server will send. A
+// Sync, Query or FunctionCall message ends a statement. After the fault Conflict, append replaces
+// all messages of the next statement with the query conflict.
 func (c *conn) append(out []byte, m pgwire.Message) []byte {
 	ends := m.Kind() == pgwire.Sync || m.Kind() == pgwire.Query || m.Kind() == pgwire.FunctionCall
 	if ends && c.ready {
