@@ -53,8 +53,8 @@ type work interface {
 	// resume continues the operation that holds the key.
 	resume(ctx context.Context, x *execution) (ending, error)
 	// endedMeanwhile reports whether the operation that this call waited for has ended in an error
-	// and left its key to others. found is what the call finds now. The call then returns that
-	// error.
+	// and no longer holds its key. If so, it also returns this error, and the call ends with it.
+	// found is what the call has just found under the key.
 	endedMeanwhile(ctx context.Context, x *execution, found finding) (error, bool)
 	// isOperation reports whether the work may hold its key across several transactions.
 	isOperation() bool

@@ -100,8 +100,8 @@ func (e *InProgressError) Error() string {
 // Unwrap makes errors.Is(err, ErrInProgress) true.
 func (e *InProgressError) Unwrap() error { return ErrInProgress }
 
-// MismatchError is the error of a call whose key belongs to another request. It says nothing about
-// the stored response.
+// MismatchError is the error of a call whose key belongs to another request. It contains no part
+// of the stored response.
 type MismatchError struct {
 	Key       string    // abridged, fit for a log
 	CreatedAt time.Time // when the key was first used
@@ -129,8 +129,8 @@ func (e *ResponseTooLargeError) Error() string {
 // Unwrap makes errors.Is(err, ErrResponseTooLarge) true.
 func (e *ResponseTooLargeError) Unwrap() error { return ErrResponseTooLarge }
 
-// UnreadableError is the error of a call that cannot read the recorded response. It says nothing
-// about the response.
+// UnreadableError is the error of a call that cannot read the recorded response. It contains no
+// part of the response.
 type UnreadableError struct {
 	Key         string // abridged, fit for a log
 	ExecutionID string // of the execution that recorded the response

@@ -128,10 +128,11 @@ type txPair struct {
 // pairKey is the key of the txPair in the custom data of its connection.
 const pairKey = "github.com/idem-go/idem/idemsql: txPair"
 
-// newPair returns the pair of tx and own, and stores it in the custom data of conn.
-func newPair(conn *pgx.Conn, tx *sql.Tx, own pgx.Tx) *txPair {
-	p := &txPair{sqlTx: tx}
-	p.pgxTx = &sharedTx{Tx: own, txPair: p}
+// newPair returns the txPair of sqlTx and pgxTx, which are the same transaction on conn. It stores
+// the txPair in the custom data of conn.
+func newPair(conn *pgx.Conn, sqlTx *sql.Tx, pgxTx pgx.Tx) *txPair {
+	p := &txPair{sqlTx: sqlTx}
+	p.pgxTx = &sharedTx{Tx: pgxTx, txPair: p}
 	conn.PgConn().CustomData()[pairKey] = p
 	return p
 }

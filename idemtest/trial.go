@@ -387,7 +387,8 @@ func (u *suite) onOneConnection() {
 	})
 }
 
-// idleLimit is how long the only connection may be in use without a statement.
+// idleLimit is how long the code may hold the only connection of its pool without sending a
+// statement.
 func idleLimit(patience time.Duration) time.Duration { return patience / 3 }
 
 // watch returns true once the only connection has been in use for idleLimit without a statement.

@@ -54,8 +54,8 @@ func (f *finals) isTransport(e ast.Expr, stack []ast.Node, deep int) bool {
 	if variable == nil || !isError(variable.Type()) {
 		return false
 	}
-	// err may be a transport error at its assignment and no longer at its use: a condition may have
-	// excluded that, or may prove it.
+	// A condition around the use may prove that the variable holds a transport error there, or may
+	// test for another kind of error. In both cases the last assignment does not matter.
 	proven, open := f.conditionsProve(variable, stack)
 	if proven || !open {
 		return proven

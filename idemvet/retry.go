@@ -10,10 +10,10 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// isRetried reports whether the node made may run again for the same request: in a loop that
-// retries, in a function passed to a retry package, or in a function that is called in one of
-// these. It looks one call deep: the function that generates a key is usually called by the retry
-// loop itself.
+// isRetried reports whether an expression that generates a key may run again for the same request:
+// in a loop that retries, in a function passed to a retry package, or in a function that is called
+// in one of these. The parameter made is that expression. isRetried looks one call deep: the
+// function that generates a key is usually called by the retry loop itself.
 func (k *keys) isRetried(in *inspector.Inspector, stack []ast.Node, made ast.Node) bool {
 	if k.isInRetry(stack, made) {
 		return true

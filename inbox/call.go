@@ -150,8 +150,8 @@ func (c *call) admit(group []*delivery) []*delivery {
 	return nil
 }
 
-// open returns the messages of a group that have no outcome yet. If ordered, it first postpones the
-// messages of the call that wait behind one with the outcome Retry.
+// open returns the messages of a group that have no outcome yet. With WithOrder, it first postpones
+// each message of the whole call that follows a message of the same key with the outcome Retry.
 func (c *call) open(group []*delivery) []*delivery {
 	if c.ordered {
 		postponeBehind(c.all)

@@ -38,7 +38,7 @@ type definition struct {
 	run func(op *Op, input []byte) (idem.Response, error)
 }
 
-// Runnable is a Definition, for a Worker.
+// Runnable is a Definition with any type of input. A Worker takes Definitions of several types.
 type Runnable interface{ defined() *definition }
 
 func (d *definition) defined() *definition { return d }

@@ -159,8 +159,8 @@ func derivedKey(operationID string, kind db.StepKind, name string) string {
 
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// childTag is a prefix of the hashed text of a child's id. It must never change: a waiting parent
-// finds its child by the id.
+// childTag is the beginning of the text whose hash is the id of a child. It must never change: a
+// waiting parent finds its child by the id.
 const childTag = "idem.operation.child/1\n"
 
 // ChildID returns the id of the operation that a Child has begun. step is the name of the Child in

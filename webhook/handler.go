@@ -24,8 +24,9 @@ import (
 // may run again, and an error undoes its writes and counts as an attempt. Its context is the
 // context of r.
 //
-// The signature covers m, and nothing else of r. r is the request with its body. Header fields that
-// the scheme does not sign, such as X-GitHub-Event, are not verified.
+// r is the request with its body. The signature covers the body, and so the Payload of m. It covers
+// the ID and the Type of m only if the scheme signs them, which GitHub does not. The other header
+// fields of r are not verified.
 type HandlerFunc func(tx pgx.Tx, r *http.Request, m inbox.Message) error
 
 // HandlerConfig configures a Handler. Consumer, Source and Verifier are required.

@@ -39,11 +39,11 @@ type OnceWorker[T river.JobArgs] struct {
 }
 
 // NewOnceWorker returns a OnceWorker. fn makes the effect of a job on tx. The worker may roll tx
-// back and call fn again. name is the consumer in the inbox. The inbox identifies a [Message] by
-// its topic and ID, and any other job by its kind and River's ID.
+// back and call fn again. name is the consumer in the inbox. The inbox identifies a job by its kind
+// and River's ID. If the arguments of the job are a [Message], their topic and ID identify the job.
 //
 // The inbox counts attempts, schedules the next one and stores dead letters. Until the next attempt
-// is due, the job is snoozed. When its message is a dead letter, the job is canceled.
+// is due, the job is snoozed. A job that has become a dead letter is canceled.
 func NewOnceWorker[T river.JobArgs](pool *pgxpool.Pool, name string, fn func(tx pgx.Tx, job *river.Job[T]) error, config OnceConfig) *OnceWorker[T] {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	return &OnceWorker[T]{pool: pool, name: name, fn: fn, config: config}

@@ -21,10 +21,11 @@ type PublisherConfig struct {
 }
 
 const (
-	// outageErrors is how many errors in a row, with no later success, mean an unavailable broker.
+	// outageErrors is how many errors since the last success mean, at the end of a call, that the
+	// broker is unavailable. Errors that concern their message alone do not count.
 	outageErrors = 3
-	// outageTime is the total time of errors in a row, with no success in between, after which
-	// Publish returns.
+	// outageTime is how long Publish may spend on such errors since the last success. After that it
+	// returns.
 	outageTime = 10 * time.Second
 )
 

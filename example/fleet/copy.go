@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// copyRows copies the rows of a part. It reads them in the snapshot of from and writes them in the
-// transaction to. Existing rows are overwritten. It returns the number of rows.
+// copyRows copies the rows that p describes and returns their number. It reads them in the snapshot
+// of the first transaction, and writes them in the second one. It overwrites existing rows, except
+// in a table that is copied late.
 func copyRows(ctx context.Context, from, to pgx.Tx, p *part) (rows int64, err error) {
 	if err := stream(ctx, from, to, p.query(p.columns, ""), "SELECT "+strings.Join(p.columns, ", ")+" FROM "+p.name); err != nil {
 		return 0, fmt.Errorf("fleet: copy %s: %w", p.name, err)

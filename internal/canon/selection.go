@@ -13,25 +13,26 @@ import (
 // pointer with drop removes its value from the values of the other pointers.
 type Selection []Pointer
 
-// Select returns the selection of the values at the pointers in only, except the values at the
-// pointers in without. If only is empty, it selects the whole document. Select keeps neither slice.
-// If without removes the whole value of a pointer in only, the error wraps ErrPointer.
-func Select(only, without []Pointer) (Selection, error) {
-	all := make([]Pointer, 0, len(without)+max(len(only), 1))
-	for _, p := range without {
+// Select returns a Selection of the values at the included pointers, except the values at the
+// excluded pointers. If included is empty, the whole document is included. Select keeps neither
+// slice. If an excluded pointer removes the whole value of an included one, the error wraps
+// ErrPointer.
+func Select(included, excluded []Pointer) (Selection, error) {
+	all := make([]Pointer, 0, len(excluded)+max(len(included), 1))
+	for _, p := range excluded {
 		p.drop = true
 		all = append(all, p)
 	}
-	if len(only) == 0 {
+	if len(included) == 0 {
 		all = append(all, Pointer{})
 	}
-	all = append(all, only...)
+	all = append(all, included...)
 	slices.SortStableFunc(all, func(p, q Pointer) int { return slices.Compare(p.tokens, q.tokens) })
 	return outermost(all)
 }
 
-// outermost removes each pointer that is inside another pointer of the same list (only or without).
-// It refuses a pointer of only that is inside a pointer of without.
+// outermost removes each included pointer that is inside another included pointer. It does the same
+// with the excluded pointers. It returns an error if an included pointer is inside an excluded one.
 func outermost(sorted []Pointer) (Selection, error) {
 	// In sorted order, a pointer follows all pointers that contain it, and what lies between two
 	// such pointers is inside the first. So if any pointer of a list contains p, the last pointer

@@ -167,7 +167,8 @@ func newProvider(db *sql.DB, files fs.FS, options ...goose.ProviderOption) (*goo
 		goose.WithDisableGlobalRegistry(true))...)
 }
 
-// locking returns a provider that works alone. It needs a second connection for the lock.
+// locking returns a provider that holds a lock while it migrates, so that one process migrates at a
+// time. The provider needs a second connection for the lock.
 func locking(db *sql.DB, files fs.FS) (*goose.Provider, error) {
 	if db.Stats().MaxOpenConnections == 1 {
 		return nil, errors.New("migrate: the lock needs a second connection, and the *sql.DB may open only one; raise SetMaxOpenConns")

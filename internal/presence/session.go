@@ -36,8 +36,9 @@ func openSession(ctx context.Context, pool *pgxpool.Pool, instance int) (*watche
 	return &watched{Session: s, guard: newGuard(), asked: time.Now()}, nil
 }
 
-// keepAlive makes the kernel notice that the server is gone without closing the connection.
-// AppearInSession does the same on the server. An idle session need not send statements for that.
+// keepAlive turns on TCP keepalive, by which the kernel notices a server that has vanished and has
+// not closed the connection. AppearInSession does the same on the server. An idle session need not
+// send statements for that.
 func keepAlive(conn net.Conn) {
 	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = wrapped.NetConn()
@@ -71,9 +72,9 @@ func (s *watched) keep(done <-chan struct{}) (next visibility) {
 	}
 }
 
-// waitForNotification waits for notifications until act has something to do. No other goroutine
-// uses the connection, so the wait ends early only with a notification or the end of the
-// connection.
+// waitForNotification waits for a notification, at most until act has to be called again. It also
+// returns when ctx ends or the connection is lost. Nothing else ends the wait, because no other
+// goroutine uses the connection.
 func (s *watched) waitForNotification(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, s.guard.pause(pingPause))
 	defer cancel()

@@ -45,13 +45,13 @@ func (r *Row) Text(expected ...string) string {
 	return string(value)
 }
 
-// Bool returns a boolean in text format.
+// Bool reads the next value, a boolean in text format.
 func (r *Row) Bool() bool {
 	value, _ := r.take()
 	return string(value) == "t"
 }
 
-// Int returns an integer in text format.
+// Int reads the next value, an integer in text format.
 func (r *Row) Int() int {
 	value, _ := r.take()
 	n, err := strconv.Atoi(string(value))
@@ -59,7 +59,7 @@ func (r *Row) Int() int {
 	return n
 }
 
-// Int64 returns an integer in text format.
+// Int64 reads the next value, an integer in text format.
 func (r *Row) Int64() int64 { return int64(r.Int()) }
 
 // Bytes returns a copy of a bytea, or nil for NULL.

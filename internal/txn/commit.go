@@ -45,7 +45,8 @@ func (t *Tx) Commit(ctx context.Context, requests ...Request) error {
 const slowWrite = 5 * time.Millisecond
 
 // commitInPlace sends requests and waits for the answer on the goroutine of the caller. Waking
-// another thread would cost more than all else that a call does by itself (make bench/profile).
+// another thread would take more processor time than all other work of the library in a call (make
+// bench/profile).
 //
 // To be able to give up, it waits until the socket is readable and only then reads. While nothing
 // has arrived, it can leave the read to another goroutine and return. Once a part of the answer has

@@ -139,8 +139,8 @@ func concurrentCalls(t testing.TB, s Suite) {
 // manyMessages is the default of RelayConfig.BatchSize.
 const manyMessages = 1000
 
-// manyArrive publishes as many messages in a call as a relay does. Messages that the Publisher
-// names are published again.
+// manyArrive publishes as many messages in a call as a relay does. It publishes a message again if
+// the error of the call says that the message is not published.
 func manyArrive(t testing.TB, s Suite) {
 	a := s.open(t)
 	var sent []outbox.Message

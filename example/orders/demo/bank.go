@@ -26,14 +26,14 @@ func (s *stage) charges(ctx context.Context) (entries []bank.Entry, err error) {
 	return entries, json.NewDecoder(response.Body).Decode(&entries)
 }
 
-// latestCharge waits until the ledger has more than behind entries, and returns the newest.
-func (s *stage) latestCharge(ctx context.Context, behind int) (bank.Entry, error) {
+// latestCharge waits until the ledger has more entries than count, and returns the newest entry.
+func (s *stage) latestCharge(ctx context.Context, count int) (bank.Entry, error) {
 	for {
 		entries, err := s.charges(ctx)
 		switch {
 		case err != nil:
 			return bank.Entry{}, err
-		case len(entries) > behind:
+		case len(entries) > count:
 			return entries[0], nil
 		}
 		select {

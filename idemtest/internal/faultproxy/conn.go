@@ -270,9 +270,9 @@ func (c *conn) noteSQL(batch []pgwire.Message) string {
 	return strings.Join(strings.Fields(first), " ")
 }
 
-// serverToClient copies messages from the server to the client until one side ends. It writes
-// several messages at once while more are buffered. After the last answer of a flight whose answers
-// are lost, it closes the server side.
+// serverToClient copies messages from the server to the client until one side ends. It writes all
+// messages that are buffered at once. If the fault of a flight is to lose the answers,
+// serverToClient drops them, and closes the server side after the last one.
 func (c *conn) serverToClient(r *pgwire.Reader) {
 	var out []byte
 	for {

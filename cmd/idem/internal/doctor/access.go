@@ -163,7 +163,8 @@ func (e *exam) missing(u use) []string {
 
 // neededOf returns the relations of table on which u needs privileges. Purge deletes from each
 // partition by name, so it needs privileges on partitions too. Other uses need them on the table
-// alone. Purge needs none on a table without rows, apart from records and sweeps.
+// alone. Purge needs privileges on records and sweeps even if they are empty, and on any other
+// table only if it has had rows.
 func (e *exam) neededOf(u use, table string) (found []relation) {
 	used := false
 	for _, r := range e.relations {

@@ -167,7 +167,7 @@ func ParkedOperations(ctx context.Context, tx pgx.Tx) ([]Operation, error) {
 	return pgx.CollectRows(rows, scanOperation)
 }
 
-// Workers counts the processes that may run a Worker.
+// Workers counts what the database shows of the processes that run a Worker.
 type Workers struct {
 	// Guards is the number of sessions that look for due operations on behalf of all Workers. There
 	// are at most two, and none if no Worker has a session.
@@ -177,8 +177,8 @@ type Workers struct {
 	Leased int
 }
 
-// ReadWorkers counts the processes that may run a Worker. A session that looks for due operations
-// holds an advisory lock (1768187248, n).
+// ReadWorkers returns the Workers of the database. A session that looks for due operations holds an
+// advisory lock (1768187248, n).
 func ReadWorkers(ctx context.Context, tx pgx.Tx) (w Workers, err error) {
 	err = tx.QueryRow(ctx, `SELECT (SELECT count(*) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = 1768187248::oid
 			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())),

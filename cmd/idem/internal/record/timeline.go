@@ -242,7 +242,8 @@ func undoOf(step *Step, undoneBy int) string {
 	return "has no undo"
 }
 
-// inProgress returns outcome and mood of a call that has begun and has no recorded outcome.
+// inProgress returns Event.Outcome and Event.Mood for a call that has begun and whose result is not
+// recorded.
 func inProgress(o *Operation) (outcome, mood string) {
 	if o.State == Parked {
 		return "begun", "bad"
