@@ -42,7 +42,7 @@ func rabbit(t testing.TB) *node {
 }
 
 func newNode() (*node, error) {
-	program, err := optional.Find("rabbitmq-server")
+	programs, err := optional.FindAll("rabbitmq-server", "epmd") // the server may be outside of PATH, and needs Erlang in it
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func newNode() (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{program: program, dir: dir}
+	n := &node{program: programs[0], dir: dir}
 	for _, port := range []*int{&n.port, &n.epmdPort, &n.dist} {
 		if *port, err = pgserver.FreePort(); err != nil {
 			return nil, err
@@ -60,7 +60,7 @@ func newNode() (*node, error) {
 	if err := os.WriteFile(filepath.Join(dir, "rabbitmq.conf"), []byte(config), 0o600); err != nil {
 		return nil, err
 	}
-	epmd := n.command("epmd", "-port", strconv.Itoa(n.epmdPort), "-address", "127.0.0.1")
+	epmd := n.command(programs[1], "-port", strconv.Itoa(n.epmdPort), "-address", "127.0.0.1")
 	if n.epmd, err = child.Start(epmd, syscall.SIGKILL); err != nil { // Erlang would start an epmd that outlives the node
 		return nil, err
 	}

@@ -13,6 +13,7 @@ var programs = map[string]program{
 	"bash":            {packages: "bash"},
 	"chromium":        {packages: "chromium", places: []string{"chromium", "chromium-browser", "google-chrome"}},
 	"docker":          {packages: "docker.io"},
+	"epmd":            {packages: "erlang-base"},
 	"etcd":            {packages: "etcd-server"},
 	"gcc":             {packages: "gcc libc6-dev"},
 	"git":             {packages: "git"},
