@@ -36,12 +36,9 @@ func Call[T any](op *Op, name string, policy Policy, do func(ctx context.Context
 	}
 	return takeStep(op, s.name, func() (value T, err error) {
 		var stored []byte
-		switch s.do {
-		case replay:
+		if s.do == replay {
 			stored, err = op.replay(s)
-		case skip:
-			err = errNotMade
-		default:
+		} else {
 			stored, err = op.makeCall(newOutsideCall(op, s, policy, do))
 		}
 		if value, err = result[T](op, s, stored, err); err == nil {
@@ -51,8 +48,9 @@ func Call[T any](op *Op, name string, policy Policy, do func(ctx context.Context
 	})
 }
 
-// errNotMade is the outcome of a call that has not happened when its operation is undone.
-var errNotMade = Final(errors.New("operation: the call has not happened, and is not made, because the operation is undone"))
+// errNotMade is the outcome of a call that has not happened when its operation is undone, and behind
+// which other steps are recorded.
+var errNotMade = Final(ErrNotHappened)
 
 func callRequest[T any](name string, policy *Policy, undo []Undo[T]) request {
 	err := policy.check()

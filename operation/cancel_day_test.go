@@ -51,7 +51,7 @@ func TestCancel_SequentialCodeAfterParallelCalls(t *testing.T) {
 		for n := range 4 {
 			t.Run(fmt.Sprint(policy, " ", n), func(t *testing.T) {
 				t.Parallel()
-				s, inParallel, last := newShop(t), 3, "extra"
+				s, inParallel, last, canceled := newShop(t), 3, "extra", false
 				opts := [][]operation.CancelOption{nil, {operation.WithoutCode()}}[n%2]
 				waits, air := keyed.WithBackoff(10*time.Hour, 10*time.Hour), func(context.Context, string) (string, error) {
 					return "", operation.NotSent(errHiccup)
@@ -78,6 +78,9 @@ func TestCancel_SequentialCodeAfterParallelCalls(t *testing.T) {
 						_, err := operation.Call(op, name, policy, do, s.refund())
 						errs = append(errs, err)
 					}
+					if err := errors.Join(errs...); canceled && !errors.Is(err, operation.ErrNotHappened) {
+						t.Errorf("the function gets %v", err)
+					}
 					return errors.Join(errs...)
 				})
 				id := start(s, d, "")
@@ -90,7 +93,7 @@ func TestCancel_SequentialCodeAfterParallelCalls(t *testing.T) {
 				if last = "other"; opts == nil && policy == "not sent" {
 					want(t, operation.ErrParked)(nil, operation.Replay(t.Context(), history, d))
 				}
-				last = "extra"
+				last, canceled = "extra", true
 				runAgain(s, d, id)
 				s.wantState(id, operation.StateUndone)
 				if different, _ := s.bank.keys(); different != 4 {
@@ -206,33 +209,48 @@ func TestCancel_RepeatedWithOneConnection(t *testing.T) {
 	}
 }
 
-// A run that fails after Cancel has arrived does not put off the next run.
+// A run that fails after Cancel has arrived does not put off the next run, also if it has an outcome
+// of a call to record.
 func TestCancel_DuringARunThatFails(t *testing.T) {
 	t.Parallel()
-	s, entered, leave, runs := newShop(t), make(chan bool), make(chan bool), 0
-	d := define(func(op *operation.Op) error {
-		if _, err := operation.Call(op, "charge", keyed, s.bank.charge, s.refund()); err != nil {
-			return err
-		}
-		if runs++; runs == 8 {
-			entered <- true
-			<-leave
-		}
-		return errHiccup
-	})
-	id, ended := start(s, d, ""), make(chan bool)
-	for range 7 {
-		runAgain(s, d, id)
+	for name, pending := range map[string]bool{"nothing to record": false, "an outcome to record": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, entered, leave, runs := newShop(t), make(chan bool), make(chan bool), 0
+			policy := keyed.WithBackoff(10*time.Hour, 10*time.Hour)
+			d := define(func(op *operation.Op) error {
+				runs++
+				if _, err := operation.Call(op, "charge", policy, func(ctx context.Context, key string) (string, error) {
+					if pending && runs < 8 {
+						return "", errLost
+					}
+					return s.bank.charge(ctx, key)
+				}, s.refund()); err != nil {
+					return err
+				}
+				if runs == 8 {
+					entered <- true
+					<-leave
+				}
+				return errHiccup
+			})
+			id, ended := start(s, d, ""), make(chan bool)
+			for range 7 {
+				runAgain(s, d, id)
+			}
+			go func() {
+				runAgain(s, d, id)
+				close(ended)
+			}()
+			await(t, "the run", entered)
+			must(t, operation.Cancel(t.Context(), s.pool, id))
+			leave <- true
+			await(t, "the end of the run", ended)
+			s.wantCount(1, `select count(*) from idem.operations where state = 'running' and owner is null and wake_at <= clock_timestamp()`)
+			want(t, operation.ErrCanceled)(nil, d.Resume(t.Context(), s.pool, id))
+			s.wantState(id, operation.StateUndone)
+		})
 	}
-	go func() {
-		runAgain(s, d, id)
-		close(ended)
-	}()
-	await(t, "the run", entered)
-	must(t, operation.Cancel(t.Context(), s.pool, id))
-	leave <- true
-	await(t, "the end of the run", ended)
-	s.wantCount(1, `select count(*) from idem.operations where wake_at <= clock_timestamp()`)
 }
 
 // A canceled operation ends or parks after eight runs, also if it is not its function that fails.
@@ -291,31 +309,91 @@ func TestCancel_CountsFailuresOfTheLibrary(t *testing.T) {
 	}
 }
 
-// The input of an operation does not decode in newer code, and nothing is done, or Cancel is
-// WithoutCode: the operation needs no input to end.
-func TestCancel_UnreadableInput(t *testing.T) {
+// The input of an operation, or a value, does not decode in newer code. PreviewCancel reports whether
+// the operation parks again.
+func TestCancel_UnreadableInputOrValue(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string][]operation.CancelOption{"no step": nil, "WithoutCode": {operation.WithoutCode()}} {
+	type number struct{ N int }
+	for name, test := range map[string]struct {
+		steps, input bool // recorded steps; it is the input that does not decode
+		opts         []operation.CancelOption
+		kept         []string // nil if it parks again, or if there is nothing to keep
+		parks        bool
+	}{
+		"input, no step":             {input: true},
+		"input, a step":              {input: true, steps: true, parks: true},
+		"input, a step, WithoutCode": {input: true, steps: true, opts: []operation.CancelOption{operation.WithoutCode()}, kept: []string{"charge", "book"}},
+		"value":                      {steps: true, parks: true},
+		"value, WithoutCode":         {steps: true, opts: []operation.CancelOption{operation.WithoutCode()}, kept: []string{"book"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			older := define(func(op *operation.Op) error {
-				if opts == nil {
+				if !test.steps {
 					return errHiccup
 				}
-				_, err := operation.Call(op, "charge", keyed, s.bank.charge, s.refund())
-				return first(err, errHiccup)
+				_, first := operation.Call(op, "charge", keyed, s.bank.charge, s.refund())
+				_, second := operation.Call(op, "book", keyed, s.bank.charge, s.refund())
+				return errors.Join(first, second, errHiccup)
 			})
-			newer := operation.Define("program", func(*operation.Op, struct{}) (idem.Response, error) { return created, nil })
-			id := start(s, older, "text")
+			id, run := start(s, older, "text"), func() {}
 			runAgain(s, older, id)
-			runAgain(s, newer, id)
+			if test.input {
+				newer := operation.Define("program", func(*operation.Op, number) (idem.Response, error) { return created, nil })
+				run = func() { runAgain(s, newer, id) }
+			} else {
+				newer := define(func(op *operation.Op) error {
+					if _, err := operation.Call(op, "charge", keyed, s.bank.charge, s.refund()); err != nil {
+						return err
+					}
+					_, err := operation.Call(op, "book", keyed, func(context.Context, string) (number, error) { return number{}, nil },
+						operation.UndoCall(keyed, func(context.Context, string, number) error { return nil }))
+					return err
+				})
+				run = func() { runAgain(s, newer, id) }
+			}
+			run()
 			s.wantParked(id, operation.ReasonValueUnreadable)
-			must(t, operation.Cancel(t.Context(), s.pool, id, opts...))
-			runAgain(s, newer, id)
-			s.wantState(id, operation.StateUndone, map[bool][]string{true: {"charge"}}[opts != nil]...)
+			p, err := operation.PreviewCancel(t.Context(), s.pool, id, test.opts...)
+			if err != nil || (p.Parks == operation.ReasonValueUnreadable) != test.parks {
+				t.Errorf("the preview is %+v, %v", p, err)
+			}
+			must(t, operation.Cancel(t.Context(), s.pool, id, test.opts...))
+			run()
+			if test.parks {
+				s.wantParked(id, operation.ReasonValueUnreadable)
+			} else {
+				s.wantState(id, operation.StateUndone, test.kept...)
+			}
 		})
 	}
+}
+
+// A Cancel that was cut off after it canceled the child is repeated: the grandchild is canceled.
+func TestCancel_RepeatedReachesGrandchildren(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	nested := func(name string, child *operation.Definition[string]) *operation.Definition[string] {
+		return operation.Define(name, func(op *operation.Op, _ string) (idem.Response, error) {
+			if child == nil {
+				return created, operation.Sleep(op, "packing", time.Hour)
+			}
+			return operation.Child(op, "child", child, "")
+		})
+	}
+	grandchild := nested("grandchild", nil)
+	child := nested("child", grandchild)
+	parent := nested("parent", child)
+	id := start(s, parent, "")
+	childID := operation.ChildID(id, "child")
+	grandchildID := operation.ChildID(childID, "child")
+	runAgain(s, parent, id)
+	runAgain(s, child, childID)
+	s.exec(`update idem.operations set canceled = true, without_calling = false where id in ($1, $2)`, id, childID)
+	must(t, operation.Cancel(t.Context(), s.pool, id))
+	runAgain(s, grandchild, grandchildID)
+	s.wantState(grandchildID, operation.StateUndone)
 }
 
 // Cancel cancels the children in progress, even if no run of the parent reaches them.
@@ -365,7 +443,7 @@ func TestPreviewCancel_ReportsThatTheOperationStaysParked(t *testing.T) {
 		must(t, err)
 		must(t, operation.Cancel(t.Context(), s.pool, id))
 		runAgain(s, d, id)
-		if status := s.wantParked(id, reason); p.Parks != reason || !slices.Equal(p.Undos, status.Undos) {
+		if status := s.wantParked(id, reason); p.Parks != reason || !slices.Equal(p.Undos, status.Undos) || !slices.Equal(p.Undos, []string{"charge"}) {
 			t.Errorf("the preview is %+v, and the undos are %q", p, status.Undos)
 		}
 	}

@@ -410,24 +410,23 @@ func (m *memory) take(operation string) map[int]db.Step {
 
 // recordOutcomes records the outcomes of calls since the last commit. It records nothing else of
 // the run, which is over and has no transaction. It commits even if the operation was canceled
-// meanwhile. It returns true if outcomes were recorded, and false if there are none or they cannot
-// be recorded. It tries again for outcomesLimit, unless the server refuses the commit or a value
-// cannot be sealed.
-func (w *work) recordOutcomes(c commit) bool {
+// meanwhile. It tries again for outcomesLimit, unless the server refuses the commit or a value cannot
+// be sealed. If the outcomes cannot be recorded, they are kept in memory. at is the position of the
+// operation, if no call remains without an outcome.
+func (w *work) recordOutcomes(at db.At) {
 	outcomes := w.unrecordedOutcomes()
 	if len(outcomes) == 0 || w.instance == nil {
 		w.keepInMemory()
-		return false
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), outcomesLimit)
 	defer cancel()
-	c.always = true
-	c.at = w.positionAfter(outcomes, c.at)
+	c := commit{always: true, at: w.positionAfter(outcomes, at)}
 	for pause := txn.RetryPause; ; {
 		op := &Op{work: w, ctx: ctx, cancel: func(error) {}, pending: outcomes}
 		if op.commit(c) == nil {
 			outcomesInMemory.take(w.operation)
-			return true
+			return
 		}
 		op.close(nil)
 		var refused *pgconn.PgError
@@ -435,7 +434,7 @@ func (w *work) recordOutcomes(c commit) bool {
 		worthRetrying := s.kind == stopRerun || s.kind == stopFailed && !errors.As(s.err, &refused) && !errors.Is(s.err, errSealing)
 		if !worthRetrying || txn.Sleep(ctx, pause.Next()) != nil {
 			w.keepInMemory()
-			return false
+			return
 		}
 	}
 }

@@ -55,7 +55,7 @@ func TestDecide(t *testing.T) {
 		{"a step that has got an undo", []db.Step{undone(call(1, db.StepDone), 1)}, canceled, 0, with("keyed 1h", 2), replay, ""},
 		{"a step that has got an undo, when another was begun", []db.Step{undone(call(1, db.StepDone), 1), {Seq: 2, Kind: db.UndoStep, Name: "charge", Outcome: db.StepBegun}}, canceled, 0, with("keyed 1h", 2), park, ReasonCodeChanged},
 		{"a step that has got an undo, when that of an earlier step was begun", []db.Step{undone(tx(1, db.StepDone), 1), call(2, db.StepDone), {Seq: 3, Kind: db.UndoStep, Name: "reserve", Outcome: db.StepBegun}}, undoing, 0, request{seq: 2, kind: db.CallStep, name: "charge", policy: "keyed 1h", undos: 1}, park, ReasonCodeChanged},
-		{"a call that was not sent, before a step that is done", []db.Step{call(1, db.StepNotSent), tx(2, db.StepDone)}, canceled, 0, charge, skip, ""},
+		{"a call that was not sent, before a step that is done", []db.Step{call(1, db.StepNotSent), tx(2, db.StepDone)}, canceled, 0, charge, replay, ""},
 		{"a call that was not sent, before another", []db.Step{call(1, db.StepNotSent), {Seq: 2, Kind: db.CallStep, Name: "ship", Outcome: db.StepNotSent}}, canceled, 0, charge, unwind, ""},
 		{"another kind", []db.Step{tx(1, db.StepDone)}, flags{}, 0, charge, park, ReasonCodeChanged},
 		{"another name", []db.Step{{Seq: 1, Kind: db.CallStep, Name: "pay", Outcome: db.StepDone}}, canceled, 0, charge, park, ReasonCodeChanged},

@@ -194,10 +194,7 @@ func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), 
 	}
 	d.run = func(op *Op, input []byte) (idem.Response, error) {
 		in, err := decode[In](d.codec, input)
-		switch j := &op.work.journal; {
-		case err != nil && j.canceled && (j.withoutCode || j.steps == 0): // it ends without its function
-			return idem.Response{}, op.halt(stopUnwound, nil)
-		case err != nil:
+		if err != nil {
 			return idem.Response{}, op.park("", ReasonValueUnreadable, "the recorded input does not decode into %T: the code has changed", in)
 		}
 		return fn(op, in)

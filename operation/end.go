@@ -16,9 +16,12 @@ import (
 )
 
 // conclude decides how a run ends after the function of the operation returned err. If a step has
-// stopped the run, conclude returns that stop and no decision. There are two exceptions. After
-// stopUnwound it decides as after a final error. After stopFailed of a canceled operation it
-// decides as after an error of the function.
+// stopped the run, conclude returns that stop and no decision. There are two exceptions:
+//
+//   - After stopUnwound it decides as after a Final error. The same holds for a value or an input
+//     that does not decode, if Cancel was WithoutCode or no step is recorded.
+//   - After stopFailed of a canceled operation it decides as after an error of the function. If the
+//     run is to be repeated, conclude returns the stop.
 func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 	_, rejected := bridge.RejectionOf(err)
 	switch {
@@ -30,25 +33,28 @@ func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 	if op.callsOpen && how != exitFailed && op.stopped == nil {
 		_ = op.misuse("the function returned before Wait for its Go calls")
 	}
-	_ = op.halted()
+	_ = op.halted() // a misuse stops the run
+	j := &op.work.journal
 	switch s := op.stopped; {
-	case s != nil && s.kind == stopFailed && op.work.journal.canceled:
-		how = exitFailed
-	case s != nil && s.kind != stopUnwound:
-		return d, how, s
-	case s != nil: // decide checks that no recorded step remains
+	case s == nil:
+	case s.kind == stopUnwound, s.reason == ReasonValueUnreadable && j.canceled && (j.withoutCode || j.recordedAfter(0) == nil):
 		how = exitFinal
+	case s.kind == stopFailed && j.canceled:
+		how = exitFailed
+	default:
+		return d, how, s
 	}
-	d = decide(&op.work.journal, request{seq: op.settledUpTo(), exit: how})
-	if how == exitFailed && d.do == retry {
+	d = decide(j, request{seq: op.settledUpTo(), exit: how})
+	if d.do == retry {
 		return d, how, op.stopped
 	}
 	return d, how, nil
 }
 
-// settledUpTo returns the position before the first call in doubt or the first step whose undos are
-// not planned, or else that of the last step that the function has asked for. After a panic, an error
-// before Wait, or a Child whose outcome could not be read, such steps can remain.
+// settledUpTo returns the last position up to which every step has an outcome and its undos are
+// planned. It stops before the first call in doubt, the first Child that is not over, and the first
+// step whose undos are not planned. Such a step can remain after a panic, an error before Wait, or a
+// Child whose outcome could not be read. Otherwise it is the last step that the function asked for.
 func (op *Op) settledUpTo() int {
 	for seq := 1; seq <= op.seq; seq++ {
 		outcome, isChild := op.outcomeOf(seq), op.work.journal.rows[seq].Kind == db.ChildStep
@@ -83,10 +89,8 @@ func (op *Op) end(resp idem.Response, err error) bridge.Ending {
 		}
 		return op.complete(complete, bridge.Response(resp), db.OperationCompleted)
 	case d.do == park:
-		switch {
-		case op.stopped == nil:
-			d.stop.cause = err
-		case op.stopped.kind == stopFailed: // after stopUnwound, there is no cause
+		d.stop.cause = err
+		if op.stopped != nil { // err is the stop itself
 			d.stop.cause = op.stopped.err
 		}
 		return op.endStopped(d.stop)
@@ -123,7 +127,7 @@ func (op *Op) endStopped(s *stop) bridge.Ending {
 				op.commitStopped(commit{always: true, at: w.at})
 			}
 		}
-		w.recordOutcomes(commit{at: w.at})
+		w.recordOutcomes(w.at)
 		return w.parkAs(op.ctx, s)
 	case stopCallerLeft:
 		op.close(nil)
@@ -163,9 +167,7 @@ func (w *work) release(pause time.Duration, end bridge.Ending, err error) bridge
 
 // releaseWith is release with the last error as it is stored.
 func (w *work) releaseWith(pause time.Duration, end bridge.Ending, last *db.StepError) bridge.Ending {
-	if w.recordOutcomes(commit{release: true, at: db.At{Pause: pause}, failure: last}) {
-		return w.leave(end)
-	}
+	w.recordOutcomes(db.At{})
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
 	if w.execution.Engine().Query(ctx, &db.ReleaseOperation{
@@ -198,16 +200,19 @@ func backoff(runs int) time.Duration {
 	return time.Second << min(runs, 6)
 }
 
-// parkAs records that the operation is parked, and why. If it was canceled meanwhile, it is released
-// instead, and the next run follows the Cancel. If another process has claimed it, nothing is
-// recorded.
+// parkAs records that the operation is parked, and why. If a Cancel has arrived during the run, the
+// operation is released instead, and the next run follows the Cancel. If another process has claimed
+// the operation, nothing is recorded.
 func (w *work) parkAs(ctx context.Context, s *stop) bridge.Ending {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
 	j := &w.journal
 	p := &db.ParkOperation{
 		OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Reason: string(s.reason), ReasonStep: s.step, ReasonText: storederror.Storable(s.text),
-		Canceled: j.canceled, WithoutCalling: j.withoutCalling, WithoutCode: j.withoutCode,
+		Canceled: &j.canceled, WithoutCalling: j.withoutCalling, WithoutCode: j.withoutCode,
+	}
+	if s.reason == ReasonTxEnded { // nothing else records that writes may be committed
+		p.Canceled = nil
 	}
 	if s.reason == ReasonFunctionFailed {
 		p.Error = w.stepError("", w.journal.runs, s.cause)
@@ -297,9 +302,10 @@ func (op *Op) unwind(err error) bridge.Ending {
 	return op.endUndone(end)
 }
 
-// begunUndo returns the undo that was begun and is not done, or nil. It runs first, also if an undo
-// of this code comes before it, as it can after Cancel WithoutCode. That undo would take its place
-// in the row of the operation, and nothing would show any more that it was begun.
+// begunUndo returns the undo that was begun and is not done, or nil. unwind runs this undo first, even
+// if the running code would run another one earlier, as it can after Cancel WithoutCode. The row of
+// the operation names one begun undo. Another undo would replace that name, and the undo in doubt
+// would be forgotten.
 func (op *Op) begunUndo() *plannedUndo {
 	for i := range op.undos {
 		u := &op.undos[i]
@@ -359,10 +365,10 @@ func (op *Op) nextSeq() int {
 	return last + 1
 }
 
-// correctUndos sets the recorded number of undos of each done step to that of the running code,
-// because Status and PreviewCancel read the record. An undo that has a row counts even if the code
-// no longer has it. If such an undo is in doubt, and this process does not know its outcome, the
-// operation parks.
+// correctUndos updates the recorded number of undos of each done step, which Status and
+// PreviewCancel read. It counts the undos of the running code, and undos that have a row although
+// the code no longer has them. If such an undo is in doubt, and this process has no outcome of it in
+// memory, the operation parks.
 func (op *Op) correctUndos() error {
 	j, count, planned := &op.work.journal, map[string]int{}, map[string]bool{}
 	for i := range op.undos {

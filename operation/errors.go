@@ -21,7 +21,8 @@ var (
 	// ErrTimeout is the error of an Await whose signal was not sent within the timeout.
 	ErrTimeout = errors.New("operation: no signal came in time")
 
-	// ErrNotHappened is the Final error of a call that a person resolved with NotHappened.
+	// ErrNotHappened is the Final error of a call that a person resolved with NotHappened, and of a
+	// call that has not happened when its operation is undone, if later steps are recorded.
 	ErrNotHappened = errors.New("operation: the call has not happened, and will not be made")
 
 	// ErrCanceled is the error of an operation that was canceled and is undone.

@@ -151,7 +151,6 @@ const (
 	settle               // the call is in doubt: its policy says what to do
 	wait                 // the run waits for a pause, a signal or a child
 	unwind               // the function runs no further, and the done steps are undone
-	skip                 // the call was never sent: it fails with errNotMade, because later steps are recorded
 	finish               // the answer is recorded
 	retry                // the run has failed, and another run follows
 	park                 // a person must decide
@@ -226,8 +225,8 @@ func decideRecorded(j *journal, r request, s *db.Step) decision {
 	switch {
 	case s.Outcome == db.StepBegun:
 		return decideDoubt(j, r, s)
-	case j.unwinding() && s.Outcome == db.StepNotSent && j.recordedAfter(r.seq) != nil: // later steps are recorded: older code has made these calls in parallel
-		d.do = skip
+	case j.unwinding() && s.Outcome == db.StepNotSent && j.recordedAfter(r.seq) != nil: // older code has made these calls in parallel
+		d.do = replay
 	case j.unwinding() && (s.Outcome == db.StepNotSent || waits && s.Kind != db.ChildStep):
 		d.do = unwind
 	case s.Outcome == db.StepNotSent:

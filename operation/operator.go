@@ -246,26 +246,30 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 }
 
 // cancelChildren cancels the children in progress of a canceled operation. A run of the parent also
-// does so when it reaches the Child, but it may park before that. A repeated Cancel leaves alone the
-// children that are canceled already.
+// does so when it reaches the Child, but it may park before that. A repeated Cancel does not change
+// the options of children that are canceled already.
 func cancelChildren(ctx context.Context, pool *pgxpool.Pool, parent string, repeated bool, opts []CancelOption) error {
 	steps := db.ListSteps{OperationID: parent}
 	if err := engineOf(pool).Query(ctx, &steps); err != nil {
 		return err
 	}
 	for i := range steps.Rows {
-		if s := &steps.Rows[i]; s.Kind != db.ChildStep || s.Outcome != db.StepWaiting {
+		s := &steps.Rows[i]
+		if s.Kind != db.ChildStep || s.Outcome != db.StepWaiting {
 			continue
 		}
-		id := ChildID(parent, steps.Rows[i].Name)
-		show := db.ShowOperation{OperationID: id}
-		if err := engineOf(pool).Query(ctx, &show); err != nil {
-			return err
+		child := db.ShowOperation{OperationID: ChildID(parent, s.Name)}
+		if repeated {
+			if err := engineOf(pool).Query(ctx, &child); err != nil {
+				return err
+			}
 		}
-		if repeated && show.Canceled {
-			continue
+		var err error
+		if child.Canceled {
+			err = cancelChildren(ctx, pool, child.OperationID, true, opts)
+		} else {
+			err = Cancel(ctx, pool, child.OperationID, opts...)
 		}
-		err := Cancel(ctx, pool, id, opts...)
 		if err != nil && !errors.Is(err, ErrNotParked) && !errors.Is(err, ErrUnknownOperation) {
 			return err
 		}
@@ -308,33 +312,47 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 	staysParked := show.State == db.OperationParked && !changes(&show, &c)
 	for i := range steps.Rows {
 		if s := &steps.Rows[i]; s.Outcome == db.StepBegun && (s.Kind == db.CallStep || s.Kind == db.UndoStep) {
-			p.settle(s, c.WithoutCalling, show.LoadedAt, staysParked)
+			if name, _ := splitUndoName(s.Name); staysParked {
+				p.InDoubt = append(p.InDoubt, name)
+				continue
+			}
+			p.settle(s, c.WithoutCalling, show.LoadedAt)
 		}
 	}
-	if staysParked || Reason(show.Reason) == ReasonCodeChanged && !c.WithoutCode && !show.WithoutCode {
+	if staysParked || parksAgain(&show, len(steps.Rows), c.WithoutCode || show.WithoutCode) {
 		p.Parks = Reason(show.Reason)
 	}
 	p.Undos, p.Kept = undoPlan(steps.Rows)
 	return p, nil
 }
 
-// changes reports whether Cancel with the options of c changes an operation that is running or parked.
+// parksAgain reports whether a parked operation with that many recorded steps parks for the same
+// reason after Cancel, unless its code has changed since.
+func parksAgain(show *db.ShowOperation, steps int, withoutCode bool) bool {
+	switch Reason(show.Reason) {
+	case ReasonCodeChanged, ReasonFunctionFailed:
+		return !withoutCode
+	case ReasonValueUnreadable:
+		return !withoutCode && steps > 0
+	}
+	return false
+}
+
+// changes reports whether Cancel with the options of c changes an operation that is running or
+// parked, as the statement CancelOperation does.
 func changes(show *db.ShowOperation, c *db.CancelOperation) bool {
 	return !show.Canceled || show.WithoutCalling != c.WithoutCalling || c.WithoutCode && !show.WithoutCode
 }
 
 // settle adds what Cancel does about a call or an undo in doubt. A call that Cancel asks about or
-// repeats then counts as done in s. If the operation stays parked, Cancel does nothing about it.
-func (p *CancelPreview) settle(s *db.Step, withoutCalling bool, now time.Time, staysParked bool) {
+// repeats then counts as done in s.
+func (p *CancelPreview) settle(s *db.Step, withoutCalling bool, now time.Time) {
 	name, undos, j := s.Name, s.Undos, journal{canceled: true, withoutCalling: withoutCalling}
 	if s.Kind == db.UndoStep { // Cancel settles it as any run does
 		name, _ = splitUndoName(s.Name)
 		undos, j.withoutCalling = 1, false
 	}
 	p.InDoubt = append(p.InDoubt, name)
-	if staysParked {
-		return
-	}
 	window, begun := storedWindow(s.Policy), s.RecordedAt
 	if !s.DueAt.IsZero() {
 		begun = s.DueAt

@@ -109,9 +109,6 @@ func (c *Calls) add(r request) *step {
 	if err != nil {
 		return nil
 	}
-	if s.do == skip { // Wait goes on or unwinds, after the other calls have outcomes
-		s.do = unwind
-	}
 	return s
 }
 
@@ -184,7 +181,7 @@ func (c *Calls) settle() error {
 	for _, call := range c.calls {
 		call.panicked.rethrow(op, call.step.name)
 		switch {
-		case call.step.do == unwind:
+		case call.step.do == unwind || call.err == errNotMade:
 			unwinds, call.err = true, errNotMade
 		case !call.open && call.err == nil:
 			call.planUndos()

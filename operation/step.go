@@ -70,7 +70,7 @@ func (op *Op) follow(d decision) error {
 		return op.halt(stopUnwound, nil)
 	case d.do == park:
 		return op.stop(d.stop)
-	case op.work.journal.replays && d.do != replay && d.do != skip:
+	case op.work.journal.replays && d.do != replay:
 		return op.halt(stopSuspended, nil)
 	}
 	return nil
@@ -184,6 +184,9 @@ func (op *Op) outcomeOf(seq int) db.StepOutcome {
 
 // replay returns the recorded outcome of a step.
 func (op *Op) replay(s *step) (value []byte, err error) {
+	if s.recorded.Outcome == db.StepNotSent {
+		return nil, errNotMade
+	}
 	if s.recorded.Outcome != db.StepFailed {
 		return s.recorded.Value, nil
 	}

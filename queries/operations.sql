@@ -410,8 +410,7 @@ WHERE id = (@operation_id::text)::uuid;
 
 -- name: ParkOperation :execrows
 -- ParkOperation parks an operation until a person decides, unless a Cancel has arrived that the run
--- does not know. If a fn has ended the transaction, it parks in any case, because that is recorded
--- nowhere else. The step in progress stays as it is. An Error
+-- does not know. A NULL in Canceled skips this check. The step in progress stays as it is. An Error
 -- replaces the last error.
 -- @in Error *StepError
 UPDATE idem.operations
@@ -423,8 +422,9 @@ SET state = 'parked', owner = NULL, tries = @tries::int4, reason = @reason::text
     error_attempt = coalesce(sqlc.narg(error_attempt)::int4, error_attempt)
 WHERE id = (@operation_id::text)::uuid
   AND epoch = @epoch AND state = 'running'
-  AND (@reason = 'tx_ended' OR canceled = @canceled AND coalesce(without_calling, false) = @without_calling::bool
-                               AND coalesce(without_code, false) = @without_code::bool);
+  AND (sqlc.narg(canceled)::bool IS NULL
+       OR canceled = sqlc.narg(canceled)::bool AND coalesce(without_calling, false) = @without_calling::bool
+          AND coalesce(without_code, false) = @without_code::bool);
 
 -- name: ReviveOperation :one
 -- ReviveOperation resumes a parked operation. With a FromEpoch it does so only if no process has

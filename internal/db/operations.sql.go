@@ -1085,8 +1085,9 @@ SET state = 'parked', owner = NULL, tries = $1::pg_catalog.int4, reason = $2::pg
     error_attempt = coalesce($5::pg_catalog.int4, error_attempt)
 WHERE id OPERATOR(pg_catalog.=) ($8::pg_catalog.text)::pg_catalog.uuid
   AND epoch OPERATOR(pg_catalog.=) $9::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
-  AND ($2::pg_catalog.text OPERATOR(pg_catalog.=) 'tx_ended' OR canceled OPERATOR(pg_catalog.=) $10::pg_catalog.bool AND coalesce(without_calling, false) OPERATOR(pg_catalog.=) $11::pg_catalog.bool
-                               AND coalesce(without_code, false) OPERATOR(pg_catalog.=) $12::pg_catalog.bool)
+  AND ($10::pg_catalog.bool IS NULL
+       OR canceled OPERATOR(pg_catalog.=) $10::pg_catalog.bool AND coalesce(without_calling, false) OPERATOR(pg_catalog.=) $11::pg_catalog.bool
+          AND coalesce(without_code, false) OPERATOR(pg_catalog.=) $12::pg_catalog.bool)
 `
 
 // ParkOperationStatement is ParkOperation as connections know it.
@@ -1096,8 +1097,7 @@ var ParkOperationStatement = roundtrip.New(roundtrip.Statement{
 })
 
 // ParkOperation parks an operation until a person decides, unless a Cancel has arrived that the run
-// does not know. If a fn has ended the transaction, it parks in any case, because that is recorded
-// nowhere else. The step in progress stays as it is. An Error
+// does not know. A NULL in Canceled skips this check. The step in progress stays as it is. An Error
 // replaces the last error.
 type ParkOperation struct {
 	Error          *StepError
@@ -1107,7 +1107,7 @@ type ParkOperation struct {
 	ReasonText     string
 	OperationID    string
 	Epoch          int
-	Canceled       bool
+	Canceled       *bool
 	WithoutCalling bool
 	WithoutCode    bool
 
@@ -1125,7 +1125,7 @@ func (q *ParkOperation) Queue(trip *roundtrip.Trip) {
 	values.Bytes(q.Error.text())
 	values.Text(q.OperationID)
 	values.Int(q.Epoch)
-	values.Bool(q.Canceled)
+	values.NullBool(q.Canceled)
 	values.Bool(q.WithoutCalling)
 	values.Bool(q.WithoutCode)
 	trip.Add(ParkOperationStatement, values.List()...)

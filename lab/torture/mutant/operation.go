@@ -67,9 +67,9 @@ func operationMutants() []Mutant {
 			Rules: []rule.Rule{rule.Kept, rule.Reason},
 			Edits: []Edit{{"operation.work.recordOutcomes", `if len(outcomes) == 0 || w.instance == nil {
 		w.keepInMemory()
-		return false
+		return
 	}`, `if len(outcomes) >= 0 {
-		return false
+		return
 	}`}},
 		},
 		{
