@@ -57,12 +57,12 @@ func Watch(pool *pgxpool.Pool, opts ...Option) (*Gauges, error) {
 	}
 	g.ended, g.end = context.WithCancel(context.Background())
 	meter := s.meter()
-	gauges, all, err := newGauges(meter)
+	instruments, all, err := newInstruments(meter)
 	if err != nil {
 		return nil, err
 	}
 	g.registration, err = meter.RegisterCallback(func(ctx context.Context, to metric.Observer) error {
-		c := collection{to, gauges}
+		c := collection{to, instruments}
 		c.showPool(g.pool.Stat(), g.poolName)
 		if figures, ok := g.latest(ctx); ok {
 			c.show(&figures)

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// OpenDB returns a *sql.DB over pool. If a call of [Do] on it runs fn once, the call takes as many
-// round trips as a transaction of fn without Do. The *sql.DB may be used for everything else as
+// OpenDB returns a *sql.DB over pool. A first run of [Do] on it, without WithReplayLikely, takes as
+// many round trips as a transaction of fn without Do. The *sql.DB may be used for everything else as
 // well, like the one of stdlib.OpenDBFromPool. It keeps no idle connections of its own. Its Close
 // leaves pool open.
 func OpenDB(pool *pgxpool.Pool) *sql.DB {

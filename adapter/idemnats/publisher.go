@@ -84,10 +84,10 @@ func isFull(err error) bool {
 }
 
 // concernsMessage reports whether an error concerns its message alone, so that others can be
-// published.
+// published. The error of a full account has Code 400 as well, but concerns every message.
 func concernsMessage(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && api.Code == 400 || slices.ContainsFunc([]error{
+	return errors.As(err, &api) && api.Code == 400 && !isFull(err) || slices.ContainsFunc([]error{
 		errRefused, nats.ErrBadSubject, nats.ErrBadHeaderMsg, nats.ErrMaxPayload, jetstream.ErrStreamNotFound,
 	}, func(own error) bool { return errors.Is(err, own) })
 }

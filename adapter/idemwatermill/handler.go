@@ -26,9 +26,9 @@ const (
 type HandlerConfig struct {
 	// Message returns the message for the inbox. By default, Source is the topic of the router's
 	// subscription, ID is the UUID, Key and Type are the metadata [MetadataKey] and [MetadataType],
-	// and Headers are the other metadata. If messages may kill their process, return
-	// every message with its Deliveries set to 2, as if it was redelivered. The inbox then counts
-	// each attempt before it begins.
+	// and Headers are the other metadata. If messages may kill their process, return every message
+	// with its Deliveries set to 2, as if it was redelivered. The inbox then counts each attempt
+	// before it begins.
 	Message func(msg *message.Message) inbox.Message
 	// Options are given to inbox.Handle.
 	Options []inbox.Option

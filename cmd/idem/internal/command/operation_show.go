@@ -29,7 +29,7 @@ type timeline struct {
 	*record.Operation
 	InDoubt []shownCall     `json:"in_doubt,omitempty"`
 	Undos   []string        `json:"undos,omitempty"` // still to run, in this order
-	Kept    []string        `json:"kept,omitempty"`  // done, and have no undo
+	Kept    []string        `json:"kept,omitempty"`  // done, and not undone
 	Input   *record.Value   `json:"input"`
 	Steps   []record.Step   `json:"steps"`
 	Signals []record.Signal `json:"signals"`
@@ -82,7 +82,7 @@ func (c *operationShowCommand) Run(s *session) error {
 	return s.show(&t, t.text)
 }
 
-// readUndos reads which undos are still to run, and which steps stay because they have none. An
+// readUndos reads which undos are still to run, and which done steps are not undone. An
 // operation that was purged since Run has read it is shown without them.
 func (t *timeline) readUndos(s *session) error {
 	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
@@ -220,7 +220,7 @@ func (t *timeline) facts(p *page.Page) []page.Pair {
 		add("still to undo", shownSteps(t.Undos))
 	}
 	if len(t.Kept) > 0 {
-		add("stays", shownSteps(t.Kept)+p.Dim(" (done, and without an undo)"))
+		add("stays", shownSteps(t.Kept)+p.Dim(" (done, and not undone)"))
 	}
 	if t.Input.SealedBy != "" {
 		add("sealed with", page.Safe(t.Input.SealedBy))
