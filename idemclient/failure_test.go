@@ -83,9 +83,10 @@ func TestLastAttempt_HasTheFullKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{status(503)}}
+		began := time.Now()
 		resp := call(t, idemclient.NewClient(server).Do, post(t, t.Context(), somewhere))
 		last, _ := idemclient.LastAttempt(resp)
-		if key, made := last.FullKey(); server.keys()[0][0] != `"`+key+`"` || made.IsZero() {
+		if key, made := last.FullKey(); server.keys()[0][0] != `"`+key+`"` || !made.Equal(began) {
 			t.Errorf("the response leads to the key %q, made at %v", key, made)
 		}
 	})

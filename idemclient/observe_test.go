@@ -32,6 +32,7 @@ func TestObserve_ReportsEveryAttempt(t *testing.T) {
 			got = append(got, attempt)
 		}}
 		ctx := context.WithValue(idemclient.WithKey(t.Context(), secret), traced{}, "yes")
+		began := time.Now()
 		req := post(t, ctx, somewhere)
 		req.Host = "what.the.header.says"
 		resp := call(t, transport.RoundTrip, req)
@@ -44,6 +45,11 @@ func TestObserve_ReportsEveryAttempt(t *testing.T) {
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(idemclient.Attempt{}, "Wait"), cmpopts.IgnoreUnexported(idemclient.Attempt{}), cmpopts.EquateErrors()); diff != "" {
 			t.Errorf("what was observed (-want +got):\n%s", diff)
 		}
+		for _, attempt := range got {
+			if key, made := attempt.FullKey(); key != secret || !made.Equal(began) {
+				t.Errorf("attempt %d leads to the key %q, made at %v", attempt.Number, key, made)
+			}
+		}
 		if got[0].Wait > 250*time.Millisecond || got[1].Wait < 2*time.Second || got[2].Wait != 0 {
 			t.Errorf("the pauses are %v, %v and %v", got[0].Wait, got[1].Wait, got[2].Wait)
 		}
@@ -51,6 +57,38 @@ func TestObserve_ReportsEveryAttempt(t *testing.T) {
 			t.Errorf("the response says %+v", last)
 		}
 	})
+}
+
+// Some errors of http.Client itself do not lead to the key, but Observe gets it.
+func TestObserve_HasTheKeyThatTheErrorLacks(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		answers []answer
+		stop    idemclient.Stop
+	}{
+		"the Timeout of http.Client":          {[]answer{failure(io.EOF), never}, idemclient.StopEnded},
+		"a redirect with an invalid Location": {[]answer{status(503), status(307, "Location", "://")}, idemclient.StopFinal},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			server, observed := &script{answers: row.answers}, &observer{}
+			client := &http.Client{Transport: &idemclient.Transport{Base: server, Observe: observed.observe}, Timeout: 5 * time.Second}
+			began := time.Now()
+			resp, err := client.Do(post(t, t.Context(), somewhere))
+			if err == nil {
+				resp.Body.Close()
+				t.Fatalf("status %d", resp.StatusCode)
+			}
+			got, sent := observed.all(), server.keys()
+			if len(got) != 2 || len(sent) != 2 || got[1].Stop != row.stop {
+				t.Fatalf("%d requests, observed %+v", len(sent), got)
+			}
+			for i, attempt := range got {
+				if key, made := attempt.FullKey(); sent[i][0] != `"`+key+`"` || !made.Equal(began) {
+					t.Errorf("attempt %d with the key %s leads to the key %q, made at %v", attempt.Number, sent[i], key, made)
+				}
+			}
+		})
+	}
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

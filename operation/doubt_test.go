@@ -205,6 +205,7 @@ func TestCall_RecordOverridesMemory(t *testing.T) {
 		return s.count(`select count(*) from idem.operations where state = 'running'`) == 0
 	})
 	s.wantState(s.operationID(), operation.StateCompleted)
+	must(t, err)
 }
 
 // Newer code of a canceled operation makes parallel calls in sequence, or the reverse.

@@ -122,8 +122,13 @@ func TestUndo_ThatFailsParksUntilRetry(t *testing.T) {
 				if status.Kind != "" || status.Step != "charge" {
 					t.Errorf("%+v", status)
 				}
+				const calls = `select string_agg(encode(value, 'hex') || outcome, ' ' order by seq) from idem.steps where kind = 'call'`
+				before := s.text(calls)
 				for _, finding := range []operation.Finding{operation.Happened("other"), operation.NotHappened} {
 					want(t, operation.ErrNotParked)(nil, operation.Resolve(t.Context(), s.pool, s.operationID(), finding))
+				}
+				if after := s.text(calls); after != before {
+					t.Errorf("%s became %s", before, after)
 				}
 			}
 			fails = false

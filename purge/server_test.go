@@ -77,9 +77,14 @@ func TestSweep_ResumesAfterATerminatedSession(t *testing.T) {
 	}
 }
 
-func TestOnce_UnreachableServerIsAnError(t *testing.T) {
+func TestOnce_UnusableServerIsAnError(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
+	readOnly := h.open(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on" })
+	if _, err := Once(t.Context(), readOnly, swift()); err == nil || !strings.Contains(err.Error(), "primary") {
+		t.Errorf("%v", err)
+	}
+
 	proxy := pgtest.Proxy(t, h.pool.Config().ConnString())
 	pool := pgtest.Open(t, proxy.DSN())
 	if err := proxy.Close(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -235,19 +236,34 @@ func discards(config *pgxpool.Config) {
 
 func TestDo_ServesAPoolThatDiscardsStatementsOnRelease(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t, maxConns(1), discards)
-	for i := range 3 {
-		key := fmt.Sprint("k", i)
-		for _, opts := range [][]idem.Option{nil, {idem.WithReplayLikely()}, {idem.WithWait(0)}} {
-			noError(t, errOf(idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), opts...)))
+	l := newLedger(t, maxConns(2), discards)
+	var calls sync.WaitGroup
+	for i := range 4 {
+		calls.Go(func() {
+			for j := range 3 {
+				key := fmt.Sprint("k", i, "/", j)
+				for _, opts := range [][]idem.Option{nil, {idem.WithReplayLikely()}, {idem.WithWait(0)}} {
+					if err := errOf(idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), opts...)); err != nil {
+						t.Errorf("%s: %v", key, err)
+					}
+				}
+				lookup := errOf(idem.Lookup(ctx, l.pool, scope, key))
+				joined := errOf(outers["DoTx"](ctx, l, "joined "+key, l.charge("joined "+key)))
+				if err := errors.Join(lookup, joined); err != nil {
+					t.Errorf("%s: %v", key, err)
+				}
+			}
+		})
+	}
+	calls.Wait()
+	for i := range 4 {
+		for j := range 3 {
+			l.wantOnce(fmt.Sprint("k", i, "/", j))
+			l.wantOnce(fmt.Sprint("joined k", i, "/", j))
 		}
-		noError(t, errOf(idem.Lookup(ctx, l.pool, scope, key)))
-		noError(t, errOf(outers["DoTx"](ctx, l, "joined "+key, l.charge("joined "+key))))
-		l.wantOnce(key)
-		l.wantOnce("joined " + key)
 	}
 	waitIdle(t, l.pool)
-	l.wantSameConnections(1)
+	l.wantSameConnections(2)
 }
 
 // The statements sent together with COMMIT turn out to be missing when fn has already run. That

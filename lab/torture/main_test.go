@@ -13,6 +13,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/config"
 	"github.com/idem-go/idem/lab/torture/workerset"
 	"github.com/idem-go/idem/lab/torture/workload"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // The test binary is also the worker.
@@ -29,17 +30,20 @@ func TestMain(m *testing.M) {
 // On a busy machine a worker is asked to end before it has installed its handler.
 func TestWorker_MayBeAskedToEndAtOnce(t *testing.T) {
 	t.Parallel()
-	for _, after := range []time.Duration{0, 300 * time.Millisecond} {
-		w, err := workerset.Launch(config.Config{
-			File: filepath.Join(t.TempDir(), "history"), DSN: "postgres://nobody@127.0.0.1:1/none", Goroutines: 1, Keys: 1,
-		})
+	for _, installed := range []bool{false, true} {
+		file := filepath.Join(t.TempDir(), "history")
+		w, err := workerset.Launch(config.Config{File: file, DSN: "postgres://nobody@127.0.0.1:1/none", Goroutines: 1, Keys: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(after)
-		_ = w.Signal(syscall.SIGTERM)
-		if _, err := w.Wait(); err != nil {
-			t.Errorf("after %v: %v", after, err)
+		if installed { // the worker makes the file after it has installed its handler
+			waiting.Until(t, "the history", func() bool { _, err := os.Stat(file); return err == nil })
+		}
+		if err := w.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		if killed, err := w.Wait(); err != nil || installed && killed {
+			t.Errorf("installed: %t, killed: %t, error: %v", installed, killed, err)
 		}
 	}
 }

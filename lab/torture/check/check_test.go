@@ -26,6 +26,15 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 			s.purge(second)
 			neverReturns(second)
 		},
+		"a record that is purged while the clock is ahead, and the key is executed again when it was set back": func(s *story) {
+			s.options.ClockMoved = []Interval{{ms(40), ms(41)}, {ms(60), ms(61)}}
+			s.purge(s.call(1, 0, 10, s.executes("x"), func(o *history.Operation) { o.Expires += us(1000) }))
+			s.record(s.call(2, 900, 910, s.executes("y")))
+		},
+		"an execution by whose times the record before it is retained, during which the clock jumped": func(s *story) {
+			s.options.ClockMoved = []Interval{{ms(205), ms(206)}}
+			s.executedByASlowClock()
+		},
 		"in progress while somebody else is": func(s *story) {
 			s.options.Undisturbed = true
 			s.call(1, 0, 10, answers(history.InProgress))
@@ -46,6 +55,14 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// executedByASlowClock tells of an execution by whose times the record before it is retained.
+func (s *story) executedByASlowClock() {
+	s.call(1, 0, 10, s.executes("x"))
+	second := s.call(2, 200, 210, s.executes("y"))
+	s.state.Effects[1].Noted, second.Created, second.Completed, second.Expires = us(50), us(50), us(50), us(150)
+	s.record(second)
 }
 
 // broken has one history for each way to break a promise: the rule that it breaks, and the mutants
@@ -78,6 +95,7 @@ var broken = map[string]struct {
 		s.purge(s.call(1, 0, 10, s.executes("x"), func(o *history.Operation) { o.Expires += us(1000) }))
 		s.record(s.call(2, 900, 910, s.executes("y")))
 	}},
+	"an execution by whose times the record before it is retained, with no jump of the clock": {rule.Once, "", (*story).executedByASlowClock},
 	"a record that no call made, and a purge deleted": {rule.RecordMade, "", func(s *story) {
 		s.purge(s.call(1, 0, 10, rejects("x")))
 		s.operations = nil

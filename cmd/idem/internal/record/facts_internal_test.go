@@ -9,7 +9,7 @@ import (
 
 func TestFlightFact_WarnsFromAMinuteOn(t *testing.T) {
 	t.Parallel()
-	for held, want := range map[time.Duration]string{LongHeld - time.Second: "", LongHeld: "warn"} {
+	for held, want := range map[time.Duration]string{time.Minute - time.Second: "", time.Minute: "warn"} {
 		f := stats.InFlight{Transactions: 1, Keys: 1}
 		f.Oldest.Value = held
 		if got := flightFact(f).Mood; got != want {
