@@ -352,7 +352,7 @@ func (r *told) owned(given *journal.Move) {
 	r.moves = append(r.moves, &taken, given)
 }
 
-// forgets adds a run that gets an answer of the bank, and a release without that answer on record.
+// forgets adds a run that hears an answer of the bank, and a release that does not record the answer.
 // left reports that the context of the run had ended.
 func (r *told) forgets(answer string, left bool) {
 	run := history.NewOp(0, 0, 500)

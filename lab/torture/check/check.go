@@ -124,7 +124,7 @@ type key struct {
 	violations []rule.Violation
 }
 
-// gather groups what is known of a run by key.
+// gather groups the events, effects and records of a run by key.
 func gather(operations []*history.Operation, state *ledger.State, options *Options) []*key {
 	byName := make(map[name]*key)
 	of := func(scope, text string) *key {

@@ -218,7 +218,7 @@ func Application(pooled bool) string {
 }
 
 // Leftovers waits until the workers have left nothing in the server: no session in this database,
-// no lock, no prepared transaction. After patience it returns what is left.
+// no lock, no prepared transaction. After the time patience it returns those that remain.
 func Leftovers(ctx context.Context, conn *pgx.Conn, patience time.Duration) ([]rule.Violation, error) {
 	const query = `
 		SELECT $1::text AS rule, format('pid %s: %s, %s: %s', pid, state, wait_event, left(query, 60)) AS detail
