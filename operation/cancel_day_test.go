@@ -337,8 +337,9 @@ func TestCancel_UnreadableInputOrValue(t *testing.T) {
 				_, second := operation.Call(op, "book", keyed, s.bank.charge, s.refund())
 				return errors.Join(first, second, errHiccup)
 			})
-			id, run := start(s, older, "text"), func() {}
+			id := start(s, older, "text")
 			runAgain(s, older, id)
+			var run func()
 			if test.input {
 				newer := operation.Define("program", func(*operation.Op, number) (idem.Response, error) { return created, nil })
 				run = func() { runAgain(s, newer, id) }
