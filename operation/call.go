@@ -48,8 +48,8 @@ func Call[T any](op *Op, name string, policy Policy, do func(ctx context.Context
 	})
 }
 
-// errNotMade is the outcome of a call that has not happened when its operation is undone, and behind
-// which other steps are recorded.
+// errNotMade is the outcome of a call that is not made because its operation is being undone. The
+// function gets it only if later steps are recorded, because it must reach them.
 var errNotMade = Final(ErrNotHappened)
 
 func callRequest[T any](name string, policy *Policy, undo []Undo[T]) request {

@@ -315,12 +315,14 @@ func TestCancel_UnreadableInputOrValue(t *testing.T) {
 	t.Parallel()
 	type number struct{ N int }
 	for name, test := range map[string]struct {
-		steps, input bool // recorded steps; it is the input that does not decode
+		steps, input bool // two calls are made; it is the input that does not decode
+		notSent      bool // a call is recorded, and was never sent
 		opts         []operation.CancelOption
 		kept         []string // nil if it parks again, or if there is nothing to keep
 		parks        bool
 	}{
 		"input, no step":             {input: true},
+		"input, a call not sent":     {input: true, notSent: true},
 		"input, a step":              {input: true, steps: true, parks: true},
 		"input, a step, WithoutCode": {input: true, steps: true, opts: []operation.CancelOption{operation.WithoutCode()}, kept: []string{"charge", "book"}},
 		"value":                      {steps: true, parks: true},
@@ -331,7 +333,13 @@ func TestCancel_UnreadableInputOrValue(t *testing.T) {
 			s := newShop(t)
 			older := define(func(op *operation.Op) error {
 				if !test.steps {
-					return errHiccup
+					calls := operation.Parallel(op)
+					if test.notSent {
+						operation.Go(calls, "charge", keyed.WithBackoff(time.Hour, time.Hour), func(context.Context, string) (string, error) {
+							return "", operation.NotSent(errHiccup)
+						})
+					}
+					return errors.Join(calls.Wait(), errHiccup)
 				}
 				_, first := operation.Call(op, "charge", keyed, s.bank.charge, s.refund())
 				_, second := operation.Call(op, "book", keyed, s.bank.charge, s.refund())

@@ -34,35 +34,23 @@ func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 		_ = op.misuse("the function returned before Wait for its Go calls")
 	}
 	_ = op.halted() // a misuse stops the run
-	j := &op.work.journal
+	j, settled := &op.work.journal, op.settled
 	switch s := op.stopped; {
 	case s == nil:
-	case s.kind == stopUnwound, s.reason == ReasonValueUnreadable && j.canceled && (j.withoutCode || j.recordedAfter(0) == nil):
+	case s.kind == stopUnwound:
+		how, settled = exitFinal, op.seq
+	case s.reason == ReasonValueUnreadable && j.canceled && (j.withoutCode || j.recordedAfter(0) == nil):
 		how = exitFinal
 	case s.kind == stopFailed && j.canceled:
 		how = exitFailed
 	default:
 		return d, how, s
 	}
-	d = decide(j, request{seq: op.settledUpTo(), exit: how})
+	d = decide(j, request{seq: settled, exit: how})
 	if d.do == retry {
 		return d, how, op.stopped
 	}
 	return d, how, nil
-}
-
-// settledUpTo returns the last position up to which every step has an outcome and its undos are
-// planned. It stops before the first call in doubt, the first Child that is not over, and the first
-// step whose undos are not planned. Such a step can remain after a panic, an error before Wait, or a
-// Child whose outcome could not be read. Otherwise it is the last step that the function asked for.
-func (op *Op) settledUpTo() int {
-	for seq := 1; seq <= op.seq; seq++ {
-		outcome, isChild := op.outcomeOf(seq), op.work.journal.rows[seq].Kind == db.ChildStep
-		if outcome == db.StepBegun || outcome == db.StepWaiting && isChild || seq == op.unplanned {
-			return seq - 1
-		}
-	}
-	return op.seq
 }
 
 // end ends the run as decide says, and returns the ending of the call. If nothing is committed yet,

@@ -130,8 +130,8 @@ type Op struct {
 	callsOpen   bool          // the function has called Go, and not Wait yet
 
 	seq         int            // the position of the last step that the function has asked for
-	unplanned   int            // the position of the first step that may be done and whose undos are not in undos; 0 if there is none
-	current     string         // the name of that step, or of the step whose undo runs
+	settled     int            // the last position up to which every step has an outcome, and its undos are in undos
+	current     string         // the name of the step at seq, or of the step whose undo runs
 	occurrences map[string]int // how often each name was used
 	undos       []plannedUndo  // of the done steps so far, in their order
 	undoing     bool           // the next commit records the decision to undo the operation

@@ -308,32 +308,40 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 	case show.State != db.OperationRunning && show.State != db.OperationParked:
 		return CancelPreview{}, fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	}
-	var p CancelPreview
-	staysParked := show.State == db.OperationParked && !changes(&show, &c)
-	for i := range steps.Rows {
-		if s := &steps.Rows[i]; s.Outcome == db.StepBegun && (s.Kind == db.CallStep || s.Kind == db.UndoStep) {
-			if name, _ := splitUndoName(s.Name); staysParked {
-				p.InDoubt = append(p.InDoubt, name)
-				continue
-			}
+	return previewCancel(&show, steps.Rows, &c), nil
+}
+
+// previewCancel returns what the Cancel c would do to an operation that is running or parked. It
+// changes the rows of calls in doubt.
+func previewCancel(show *db.ShowOperation, rows []db.Step, c *db.CancelOperation) (p CancelPreview) {
+	staysParked := show.State == db.OperationParked && !changes(show, c)
+	for i := range rows {
+		s := &rows[i]
+		name, _ := splitUndoName(s.Name)
+		switch {
+		case s.Outcome != db.StepBegun || s.Kind != db.CallStep && s.Kind != db.UndoStep:
+		case staysParked:
+			p.InDoubt = append(p.InDoubt, name)
+		default:
 			p.settle(s, c.WithoutCalling, show.LoadedAt)
 		}
 	}
-	if staysParked || parksAgain(&show, len(steps.Rows), c.WithoutCode || show.WithoutCode) {
+	if staysParked || parksAgain(show, rows, c.WithoutCode || show.WithoutCode) {
 		p.Parks = Reason(show.Reason)
 	}
-	p.Undos, p.Kept = undoPlan(steps.Rows)
-	return p, nil
+	p.Undos, p.Kept = undoPlan(rows)
+	return p
 }
 
-// parksAgain reports whether a parked operation with that many recorded steps parks for the same
-// reason after Cancel, unless its code has changed since.
-func parksAgain(show *db.ShowOperation, steps int, withoutCode bool) bool {
+// parksAgain reports whether a parked operation parks for the same reason after Cancel, unless its
+// code has changed since.
+func parksAgain(show *db.ShowOperation, rows []db.Step, withoutCode bool) bool {
 	switch Reason(show.Reason) {
 	case ReasonCodeChanged, ReasonFunctionFailed:
 		return !withoutCode
 	case ReasonValueUnreadable:
-		return !withoutCode && steps > 0
+		sent := func(s db.Step) bool { return s.Outcome != db.StepNotSent }
+		return !withoutCode && slices.ContainsFunc(rows, sent)
 	}
 	return false
 }

@@ -101,7 +101,6 @@ func (c *Calls) add(r request) *step {
 	}
 	c.opened = true
 	op.callsOpen = true
-	op.unplanned = cmp.Or(op.unplanned, op.seq+1)
 	s, err := op.ask(r)
 	if err == nil && s.do == park && s.stop.reason == ReasonCodeChanged {
 		err = op.follow(s.decision)
@@ -187,10 +186,10 @@ func (c *Calls) settle() error {
 			call.planUndos()
 		}
 	}
-	op.unplanned = 0
 	if s := c.stop(); s != nil {
 		return c.suspend(s)
 	}
+	op.stepEnded()
 	if unwinds && op.work.journal.recordedAfter(op.seq) == nil {
 		return op.halt(stopUnwound, nil)
 	}

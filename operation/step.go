@@ -93,7 +93,16 @@ func (op *Op) numbered(kind db.StepKind, name string) string {
 // takeStep runs do for a step that was entered, and ends the step.
 func takeStep[T any](op *Op, name string, do func() (T, error)) (T, error) {
 	defer op.taking.Unlock()
-	return haltOnPanic(op, name, do)
+	value, err := haltOnPanic(op, name, do)
+	op.stepEnded()
+	return value, err
+}
+
+// stepEnded notes that all steps so far have outcomes, unless the run was stopped.
+func (op *Op) stepEnded() {
+	if op.stopped == nil {
+		op.settled = op.seq
+	}
 }
 
 // haltOnPanic runs do. If do panics or ends its goroutine, the run takes no further step, even if
@@ -102,7 +111,6 @@ func haltOnPanic[T any](op *Op, name string, do func() (T, error)) (T, error) {
 	returned := false
 	defer func() {
 		if !returned {
-			op.unplanned = cmp.Or(op.unplanned, op.seq)
 			_ = op.halt(stopFailed, recoveredError(name))
 		}
 	}()
@@ -429,6 +437,7 @@ func (op *Op) Changed(name string) bool {
 	switch {
 	case ok && recorded.Kind == db.ChangedStep && recorded.Name == name:
 		op.seq = next
+		op.stepEnded()
 		return true
 	case ok, j.unwinding():
 		return false
@@ -437,6 +446,7 @@ func (op *Op) Changed(name string) bool {
 	if !j.replays {
 		op.record(&step{request: request{seq: next, kind: db.ChangedStep, name: name}}, db.StepDone, nil)
 	}
+	op.stepEnded()
 	return true
 }
 

@@ -25,17 +25,19 @@ func Sleep(op *Op, name string, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer op.taking.Unlock()
-	switch s.do {
-	case run:
-		op.recordPause(s, d)
-		return op.pause(s, d, false)
-	case wait:
-		if remaining := time.Until(op.work.clock.local(s.recorded.DueAt)); remaining > 0 {
-			return op.pause(s, remaining, true)
+	_, err = takeStep(op, s.name, func() (None, error) {
+		switch s.do {
+		case run:
+			op.recordPause(s, d)
+			return None{}, op.pause(s, d, false)
+		case wait:
+			if remaining := time.Until(op.work.clock.local(s.recorded.DueAt)); remaining > 0 {
+				return None{}, op.pause(s, remaining, true)
+			}
 		}
-	}
-	return nil
+		return None{}, nil
+	})
+	return err
 }
 
 // recordPause adds a pause to the next commit.
