@@ -464,7 +464,7 @@ func (op *Op) commitStopped(c commit) {
 	running, stopped := op.ctx, op.stopped
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(running), releaseLimit)
 	defer cancel()
-	op.close(nil)
+	op.rollBack(nil)
 	op.ctx, op.stopped = ctx, nil
 	_ = op.commit(c)
 	op.ctx, op.stopped = running, stopped

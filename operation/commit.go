@@ -28,7 +28,7 @@ func (op *Op) Checkpoint() error {
 	switch {
 	case op.over:
 		return ErrMisused
-	case op.halted() != nil:
+	case op.stopError() != nil:
 		return op.stopped
 	case op.ctx.Err() != nil:
 		return op.interrupted()
@@ -66,9 +66,9 @@ func (op *Op) open(requests ...txn.Request) error {
 	return nil
 }
 
-// close rolls the transaction back, if there is one. err is why: it decides whether the connection
+// rollBack rolls the transaction back, if there is one. err is why: it decides whether the connection
 // can be used again.
-func (op *Op) close(err error) {
+func (op *Op) rollBack(err error) {
 	if op.tx != nil {
 		op.tx.CloseAfter(err)
 		op.tx = nil
@@ -279,7 +279,7 @@ func (op *Op) commitFailed(err error, advance *db.AdvanceOperation) error {
 	var unacknowledged *txn.UnknownError
 	first := op.work.epoch == 0
 	if errors.As(err, &unacknowledged) {
-		op.close(nil)
+		op.rollBack(nil)
 		op.noteUnsent(advance)
 		if first {
 			op.work.epoch = 1 // if the COMMIT has happened
@@ -428,7 +428,7 @@ func (w *work) recordOutcomes(at db.At) {
 			outcomesInMemory.take(w.operation)
 			return
 		}
-		op.close(nil)
+		op.rollBack(nil)
 		var refused *pgconn.PgError
 		s := op.stopped
 		worthRetrying := s.kind == stopRerun || s.kind == stopFailed && !errors.As(s.err, &refused) && !errors.Is(s.err, errSealing)

@@ -33,7 +33,7 @@ func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 	if op.callsOpen && how != exitFailed && op.stopped == nil {
 		_ = op.misuse("the function returned before Wait for its Go calls")
 	}
-	_ = op.halted() // a misuse stops the run
+	_ = op.stopError() // a misuse stops the run
 	j, settled := &op.work.journal, op.settled
 	switch s := op.stopped; {
 	case s == nil:
@@ -66,7 +66,7 @@ func (op *Op) end(resp idem.Response, err error) bridge.Ending {
 	}
 	switch {
 	case how == exitFailed && op.ctx.Err() != nil:
-		op.close(nil)
+		op.rollBack(nil)
 		return w.releaseCallerLeft(op.ctx)
 	case d.do == unwind:
 		return op.unwind(err)
@@ -83,7 +83,7 @@ func (op *Op) end(resp idem.Response, err error) bridge.Ending {
 		}
 		return op.endStopped(d.stop)
 	}
-	op.close(nil)
+	op.rollBack(nil)
 	return w.release(backoff(w.journal.runs), failedWith(runError(err)), err)
 }
 
@@ -102,13 +102,13 @@ func (op *Op) endStopped(s *stop) bridge.Ending {
 	}
 	switch s.kind {
 	case stopLost:
-		op.close(nil)
+		op.rollBack(nil)
 		w.keepInMemory()
 		return w.leave(bridge.Ending{Outcome: bridge.InProgress})
 	case stopSuspended: // its commit has released the operation
 		return w.leave(bridge.Ending{Outcome: bridge.InProgress})
 	case stopParked:
-		op.close(nil)
+		op.rollBack(nil)
 		if op.undoing { // record the decision, so that Status.Undos lists the undos still to run; uncommitted UndoTx are rolled back
 			op.pending = slices.DeleteFunc(op.pending, func(r db.RecordStep) bool { return r.Step.Kind == db.UndoStep && isInTx(&r.Step) })
 			if len(op.pending) > 0 {
@@ -118,10 +118,10 @@ func (op *Op) endStopped(s *stop) bridge.Ending {
 		w.recordOutcomes(w.at)
 		return w.parkAs(op.ctx, s)
 	case stopCallerLeft:
-		op.close(nil)
+		op.rollBack(nil)
 		return w.releaseCallerLeft(op.ctx)
 	case stopRerun: // the caller of runOnce repeats the run
-		op.close(s.err)
+		op.rollBack(s.err)
 		return bridge.Ending{}
 	}
 	return op.fail(s.err)
@@ -168,7 +168,7 @@ func (w *work) releaseWith(pause time.Duration, end bridge.Ending, last *db.Step
 
 // fail rolls the transaction back, and releases the operation after a run that has failed.
 func (op *Op) fail(err error) bridge.Ending {
-	op.close(err)
+	op.rollBack(err)
 	return op.work.release(backoff(op.work.journal.runs), failedWith(err), err)
 }
 
@@ -255,7 +255,7 @@ func (op *Op) unwind(err error) bridge.Ending {
 	w := op.work
 	op.stopped = nil
 	op.misused.Store(nil)
-	op.close(nil)
+	op.rollBack(nil)
 	for i := range op.pending { // the rows are still recorded, so that later steps keep their positions
 		if s := &op.pending[i].Step; s.Kind == db.TxStep && s.Outcome == db.StepDone {
 			s.Outcome = db.StepRolledBack
@@ -264,7 +264,7 @@ func (op *Op) unwind(err error) bridge.Ending {
 	if op.awaitChildren() != nil || op.correctUndos() != nil {
 		return op.endStopped(op.stopped)
 	}
-	end, rejected, failed := op.settleEnd(err)
+	end, rejected, failed := op.recordEnd(err)
 	if failed != nil {
 		return op.endStopped(op.stopped)
 	}
@@ -276,7 +276,7 @@ func (op *Op) unwind(err error) bridge.Ending {
 		}
 	}
 	op.undoing = true
-	if u := op.begunUndo(); u != nil && op.runUndo(u) != nil {
+	if u := op.undoInProgress(); u != nil && op.runUndo(u) != nil {
 		return op.endStopped(op.stopped)
 	}
 	for i := len(op.undos) - 1; i >= 0; i-- {
@@ -290,11 +290,11 @@ func (op *Op) unwind(err error) bridge.Ending {
 	return op.endUndone(end)
 }
 
-// begunUndo returns the undo that was begun and is not done, or nil. unwind runs this undo first, even
+// undoInProgress returns the undo that was begun and is not done, or nil. unwind runs this undo first, even
 // if the running code would run another one earlier, as it can after Cancel WithoutCode. The row of
 // the operation names one begun undo. Another undo would replace that name, and the undo in doubt
 // would be forgotten.
-func (op *Op) begunUndo() *plannedUndo {
+func (op *Op) undoInProgress() *plannedUndo {
 	for i := range op.undos {
 		u := &op.undos[i]
 		if recorded, begun := op.work.journal.undos[undoName(u.stepName, u.index)]; begun && recorded.Outcome != db.StepDone {
@@ -319,10 +319,10 @@ func (op *Op) endUndone(end error) bridge.Ending {
 	return w.leave(failedWith(end))
 }
 
-// settleEnd returns the error in which the operation ends, or the response of a rejection. The next
+// recordEnd returns the error in which the operation ends, or the response of a rejection. The next
 // commit records the error of the function. Cancel overrides a recorded error. If the recorded
 // error cannot be restored, the run stops.
-func (op *Op) settleEnd(err error) (end error, rejected *bridge.Response, stopped error) {
+func (op *Op) recordEnd(err error) (end error, rejected *bridge.Response, stopped error) {
 	w := op.work
 	if w.journal.canceled {
 		return ErrCanceled, nil, nil
@@ -421,7 +421,7 @@ func (op *Op) runUndo(u *plannedUndo) error {
 		if err := op.inTx(s, func(t pgx.Tx) ([]byte, error) { return nil, tx(t) }); err != nil && op.stopped == nil {
 			return op.parkFor(err, 0, u.stepName, ReasonUndoFailed, "the undo of step %q has failed", u.stepName)
 		}
-		return op.halted()
+		return op.stopError()
 	}
 	s.policy = u.policy.stored()
 	if known := op.work.unrecordedOutcome(s); known != nil {
@@ -436,5 +436,5 @@ func (op *Op) runUndo(u *plannedUndo) error {
 	if _, err := op.makeCall(o); err != nil && op.stopped == nil {
 		return op.parkFor(err, o.tries, u.stepName, ReasonUndoFailed, "the undo of step %q has failed", u.stepName)
 	}
-	return op.halted()
+	return op.stopError()
 }

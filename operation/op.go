@@ -211,8 +211,8 @@ func (op *Op) interrupted() error {
 	return op.halt(stopCallerLeft, endOf(op.ctx))
 }
 
-// halted returns why no further step is taken, nil while the run continues.
-func (op *Op) halted() error {
+// stopError returns why no further step is taken, nil while the run continues.
+func (op *Op) stopError() error {
 	if misuse := op.misused.Load(); misuse != nil {
 		_ = op.halt(stopFailed, *misuse)
 	}

@@ -126,11 +126,11 @@ func (c *Calls) Wait() error {
 	c.waited = true
 	defer func() { c.ended = true }()
 	if !c.opened {
-		return op.halted()
+		return op.stopError()
 	}
 	defer op.taking.Unlock()
 	op.callsOpen = false
-	if err := op.halted(); err != nil {
+	if err := op.stopError(); err != nil {
 		return err
 	}
 	if err := c.settle(); err != nil {
@@ -151,7 +151,7 @@ func (v *Value[T]) Value() (T, error) {
 	switch {
 	case !v.calls.ended:
 		return none, op.misuse("Value before the end of Wait")
-	case op.halted() != nil:
+	case op.stopError() != nil:
 		return none, op.stopped
 	case v.call == nil:
 		return none, op.misuse("Value of a call that Go has refused")

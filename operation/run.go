@@ -80,10 +80,10 @@ var errPanicked = errors.New("operation: the function has panicked")
 // afterwards. If the operation was canceled, and the panic came before an undo began, the failing
 // run counts: the operation may unwind or park.
 func (w *work) releaseAfterPanic(op *Op) {
-	op.close(nil)
+	op.rollBack(nil)
 	defer func() { // even if an undo panics below, or the run is to be repeated
 		if w.instance != nil {
-			op.close(nil)
+			op.rollBack(nil)
 			w.release(backoff(w.journal.runs), bridge.Ending{}, errPanicked)
 		}
 	}()

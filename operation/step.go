@@ -40,7 +40,7 @@ func (op *Op) ask(r request) (*step, error) {
 	if op.over {
 		return nil, fmt.Errorf("%w: step %q", ErrMisused, r.name)
 	}
-	if err := op.halted(); err != nil {
+	if err := op.stopError(); err != nil {
 		return nil, err
 	}
 	if err := cmp.Or(r.invalid, checkName(r.name)); err != nil {
@@ -425,7 +425,7 @@ func (op *Op) Changed(name string) bool {
 		_ = op.misuse("Changed(%.200q) after the function has returned", name)
 		return false
 	}
-	if op.halted() != nil {
+	if op.stopError() != nil {
 		return false
 	}
 	if err := checkName(name); err != nil {
