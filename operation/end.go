@@ -23,13 +23,7 @@ import (
 //   - After stopFailed of a canceled operation it decides as after an error of the function. If the
 //     run is to be repeated, conclude returns the stop.
 func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
-	_, rejected := bridge.RejectionOf(err)
-	switch {
-	case rejected || IsFinal(err):
-		how = exitFinal
-	case err != nil:
-		how = exitFailed
-	}
+	how = exitOf(err)
 	if op.callsOpen && how != exitFailed && op.stopped == nil {
 		_ = op.misuse("the function returned before Wait for its Go calls")
 	}
@@ -51,6 +45,18 @@ func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 		return d, how, op.stopped
 	}
 	return d, how, nil
+}
+
+// exitOf returns how a function that returned err has ended.
+func exitOf(err error) exit {
+	_, rejected := bridge.RejectionOf(err)
+	switch {
+	case err == nil:
+		return exitAnswered
+	case rejected || IsFinal(err):
+		return exitFinal
+	}
+	return exitFailed
 }
 
 // end ends the run as decide says, and returns the ending of the call. If nothing is committed yet,
