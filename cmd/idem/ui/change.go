@@ -90,7 +90,7 @@ func (s *site) change(w http.ResponseWriter, r *http.Request, person string, do 
 }
 
 // ofOperation returns a change that calls do for the operation whose id is in the form. The browser
-// then returns to the page of the operation, which shows the message of that name in said.
+// then returns to the page of the operation, which shows said[message].
 func ofOperation(message string, do func(ctx context.Context, s *site, r *http.Request, id string) error) change {
 	return func(ctx context.Context, s *site, r *http.Request) (string, error) {
 		id, err := operationID(r.PostFormValue("id"))

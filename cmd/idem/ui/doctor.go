@@ -41,7 +41,7 @@ type examined struct {
 	Findings []finding // the most severe first
 }
 
-// readNothing is the read function of a sheet that reads nothing in its transaction.
+// readNothing is the function sheet.read of a page that needs no query in the transaction.
 func readNothing(context.Context, pgx.Tx, url.Values) (any, error) { return nil, nil }
 
 // examine returns the findings of the doctor. It examines the database only if the last findings

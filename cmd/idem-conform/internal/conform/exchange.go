@@ -265,7 +265,7 @@ func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 }
 
 // shorten returns text without credentials, cut to shownBody bytes. It hides credentials before it
-// cuts the text, because a cut credential would not be recognized and hidden.
+// cuts the text, because the patterns would not match a credential that was cut in two.
 func (c *client) shorten(text string) string {
 	isLong := len(text) > hiddenBody
 	if isLong { // matching the patterns takes long in a long text

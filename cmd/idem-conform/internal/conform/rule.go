@@ -264,8 +264,8 @@ func sameJSON(p *probe) finding {
 	return verdict("", seen...)
 }
 
-// respell returns a JSON body with the same meaning: each integer is written as a decimal, and the
-// first letter of each string as an escape.
+// respell returns a JSON body with the same meaning: each integer is written with a fraction, such
+// as 1.0, and the first letter of each string as an escape.
 func respell(body []byte) string {
 	token := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?`)
 	integer, letter := regexp.MustCompile(`^-?[0-9]{1,15}$`), regexp.MustCompile(`^"[a-zA-Z]`)

@@ -78,8 +78,8 @@ func newShownChecks(results []doctor.Result) shownChecks {
 	return shownChecks{n[doctor.Problem], n[doctor.Warning], n[doctor.Note], n[doctor.Unknown], results}
 }
 
-// text prints all findings, the most severe first. If all is set, it also prints the checks without
-// a finding.
+// text prints all findings, the most severe first. If all is true, it also prints the checks
+// without a finding.
 func (s *shownChecks) text(p *page.Page, all bool) {
 	for _, level := range []doctor.Level{doctor.Problem, doctor.Warning, doctor.Note, doctor.Unknown} {
 		for _, found := range mergeFindings(s.Checks, level) {

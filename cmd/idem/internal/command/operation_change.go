@@ -133,7 +133,8 @@ func (c *operationCancelCommand) Run(s *session) error {
 }
 
 // previewCancel describes what Cancel would do to the operations. For several operations it only
-// counts how many of them have steps to undo, and how many have a call in doubt.
+// counts them: those with steps to undo or to keep, and those whose call in doubt is repeated,
+// asked about or left to a person.
 func previewCancel(s *session, found []record.Operation, opts []operation.CancelOption) ([]string, error) {
 	var asks, repeats, parks, undoes, keeps int
 	count := func(n *int, so bool) {

@@ -210,8 +210,8 @@ func triggers(e *exam) {
 	})
 }
 
-// eachForeign calls found for each trigger or rule that does not belong to idem partition. sql
-// returns the table's oid and the name of each trigger or rule.
+// eachForeign calls the function found for each trigger or rule that the command idem partition did
+// not create. The query sql returns the OID of the table and the name of each trigger or rule.
 func (e *exam) eachForeign(sql string, found func(name, on string)) {
 	var oid uint32
 	var name string

@@ -187,8 +187,8 @@ type kind struct {
 	what  string // the limits of idem on this server
 }
 
-// kinds are the servers of docs/portability.md. A server is recognized by its version text, or
-// by a catalog that only it has.
+// kinds are the servers of docs/portability.md. A server is recognized by its version text, or by a
+// catalog that no other server has.
 var kinds = []kind{
 	{"CockroachDB", func(version string, _ bool) bool { return strings.HasPrefix(version, "CockroachDB") }, Warning,
 		"Do and DoTx work, except with the simple protocol; up to 26.1 advisory locks have no effect, and a statement waits for a key in progress; " +
@@ -256,8 +256,8 @@ var clientChecks = []check{
 
 // pooler reports whether a connection pooler sits between this program and the server. When a
 // connection opens, a server sends the id of its process, and a pooler sends an invented id. So a
-// pooler is present if pg_backend_pid returns another id than the connection got. The pooler is in
-// transaction mode if one server process serves two connections that are open at once.
+// pooler is present if pg_backend_pid returns an id other than the one that was sent. The pooler is
+// in transaction mode if one server process serves two connections that are open at once.
 func pooler(e *exam) {
 	var process uint32
 	e.one("SELECT pg_backend_pid()", nil, &process)
@@ -275,8 +275,8 @@ func pooler(e *exam) {
 }
 
 // sharesProcesses reports whether one server process serves two open connections. Each connection
-// asks several times, because a busy pooler may give two connections different processes by chance.
-// It reports false if a connection cannot be opened or used.
+// queries its process id several times, because a busy pooler may give two connections different
+// processes by chance. It reports false if a connection cannot be opened or used.
 func sharesProcesses(ctx context.Context, pool *pgxpool.Pool) bool {
 	// A pooler in session mode may have no second connection to the server: do not wait long.
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

@@ -63,8 +63,8 @@ func Verify(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func
 // few is the maximum number of IDs that a finding lists.
 const few = 5
 
-// orphans returns a check that counts the rows of sql, which returns one column of IDs. The text
-// what has a %s for the count and one for the first few IDs.
+// orphans returns a check that counts the rows of sql, which returns one column of IDs. The format
+// what has two verbs %s, for the count and for the first few IDs.
 func orphans(level Level, sql, what, remedy string) func(*exam) {
 	return func(e *exam) {
 		var count int64
@@ -220,8 +220,8 @@ func sameSequences(e *exam) {
 	}
 }
 
-// sameRows compares the number and the checksum of rows of each table. Payloads are not read: a
-// copy that has the keys of all rows has the rows, and payloads can be large.
+// sameRows compares the number and the checksum of rows of each table. Payloads are not read,
+// because they can be large: a copy that has the keys of all rows also has the rest of these rows.
 func sameRows(e *exam) {
 	for _, t := range tables {
 		if t.checksum == "" {

@@ -157,7 +157,7 @@ func (p *Page) row(columns []Column, widths []int, cells []string, paint func(st
 }
 
 // Wrap breaks text into lines of at most width columns. The first line begins with lead, and the
-// others are indented by the width of lead.
+// other lines are indented by the width of lead.
 func Wrap(text, lead string, width int) string {
 	indent := ansi.StringWidth(lead)
 	lines := strings.Split(ansi.Wordwrap(text, max(20, width-indent), ""), "\n")
@@ -200,7 +200,7 @@ func Bytes(n int64) string {
 	if n < 1000 {
 		return fmt.Sprintf("%d B", n)
 	}
-	// From 999.5 and from 9.95 on, rounding would add a digit.
+	// A value from 999.5 on would be rounded to four digits, and a value from 9.95 on to 10.0.
 	value, unit := float64(n), -1
 	for value >= 999.5 && unit < 4 {
 		value /= 1000

@@ -28,7 +28,7 @@ type Holder struct {
 	Blocker *Blocker `json:"blocked_by,omitempty" db:"-"`
 }
 
-// Visible reports whether the role may read the details of the session.
+// Visible reports whether the connected role may read the details of the session.
 func (h *Holder) Visible() bool { return h.Seconds != nil }
 
 // Since returns the age of the transaction of the session, or 0 if the session is not Visible.
@@ -56,8 +56,8 @@ func Holders(ctx context.Context, tx pgx.Tx, old time.Duration, limit int) ([]Ho
 }
 
 // HolderOf returns the session that holds the advisory lock of a key, or nil if there is none. A
-// transaction that claims more than 32 keys takes locks for the first of them only, so HolderOf
-// does not find it by a later key.
+// transaction that claims more than 32 keys takes locks for the first 32 only, so HolderOf does not
+// find it by a later key.
 func HolderOf(ctx context.Context, tx pgx.Tx, lock int64) (*Holder, error) {
 	found, err := holders(ctx, tx, 0, 1, &lock)
 	if err != nil || len(found) == 0 {
@@ -66,7 +66,8 @@ func HolderOf(ctx context.Context, tx pgx.Tx, lock int64) (*Holder, error) {
 	return &found[0], nil
 }
 
-// holders returns the sessions that hold keys, or that hold one lock if lock is not nil.
+// holders returns the sessions that hold keys. If lock is not nil, it returns only the session that
+// holds this advisory lock.
 //
 // The query reads pg_locks once, because a read locks the whole lock table of the server. A claim
 // inserts a record, so its transaction holds a RowExclusiveLock on the table. A claim also takes an

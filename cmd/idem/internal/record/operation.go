@@ -32,7 +32,7 @@ type Operation struct {
 	Reason     string     `json:"reason,omitempty"` // the code; empty unless the operation is parked
 	ReasonText string     `json:"reason_text,omitempty"`
 	LastError  *LastError `json:"last_error,omitempty"`
-	Parent     string     `json:"parent,omitempty"` // the operation that awaits it; empty if it is no child
+	Parent     string     `json:"parent,omitempty"` // id of the operation whose child this is; empty if there is none
 
 	Epoch int       `json:"-"`
 	Seq   int       `json:"-"`
@@ -42,8 +42,8 @@ type Operation struct {
 	Now   time.Time `json:"-"` // the clock of the database
 }
 
-// LastError is the last error of an operation: of an attempt at a call or an undo, or of a run of
-// its function.
+// LastError is the last error of an operation. It comes from an attempt at a call or an undo, or
+// from a run of the function of the operation.
 type LastError struct {
 	Step    string     `json:"step,omitempty"` // empty if the function returned the error
 	Attempt int        `json:"attempt"`
@@ -158,8 +158,8 @@ func ListOperations(ctx context.Context, tx pgx.Tx, f OperationFilter) ([]Operat
 	return pgx.CollectRows(rows, scanOperation)
 }
 
-// maxListed is the maximum length of a list of operations that need a person. If there are more,
-// they have a common cause, and a longer list would not help.
+// maxListed is the maximum length of a list of operations that need a person. More of them usually
+// have a common cause, and a longer list would not help.
 const maxListed = 1000
 
 // ParkedOperations returns parked operations, the earliest first. It uses an index.

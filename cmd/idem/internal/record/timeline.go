@@ -49,7 +49,7 @@ const value = `coalesce(length(value), 0)::int8, CASE WHEN $2 THEN value END,
 	CASE WHEN substring(value FOR 14) = convert_to(E'idem.sealed/1\n', 'UTF8') THEN substring(value FOR 270) END `
 
 // Timeline returns the steps and signals of an operation, and sets o.Input. It reads values only if
-// reveal is set. The beginning of a sealed value is read in any case, because it names the key.
+// reveal is true. The beginning of a sealed value is read in any case, because it names the key.
 func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps []Step, sent []Signal, err error) {
 	err = tx.QueryRow(ctx, "SELECT "+value+"FROM (SELECT input AS value FROM idem.operations WHERE id = $1::text::uuid) AS o", o.ID, reveal).
 		Scan(o.Input.into()...)
@@ -156,8 +156,8 @@ type Event struct {
 	Value         Value
 	DueAt         *time.Time
 	Undo          string     // whether the step was or can be undone
-	Child         string     // operation id of its child
-	Error         *LastError // the error of its last attempt
+	Child         string     // id of the operation that the step began as a child
+	Error         *LastError // the error of the last attempt at the step
 }
 
 // Events returns the steps and the calls in progress in the order of their numbers, with the

@@ -84,8 +84,8 @@ func commit(ctx context.Context, tx pgx.Tx) error {
 }
 
 // applySettings sets the settings of the transaction. It turns JIT compilation off: compiling a
-// statement takes seconds on a busy server, and the statements of this program read few rows,
-// whatever the planner expects.
+// statement takes seconds on a busy server, and the statements of this program read few rows, even
+// if the planner expects many.
 func applySettings(ctx context.Context, tx pgx.Tx, timeout time.Duration) error {
 	_, err := tx.Exec(ctx, `SELECT pg_catalog.set_config(name, value, true) FROM (VALUES
 		('search_path', 'pg_catalog, pg_temp'), ('DateStyle', 'ISO, YMD'), ('TimeZone', 'UTC'), ('IntervalStyle', 'postgres'),
