@@ -1,5 +1,5 @@
 // Command idem-conform tests from outside whether an HTTP server follows the rules of idempotency
-// keys. docs/conform.md describes it. It needs no database, and links the standard library alone.
+// keys. docs/conform.md describes it. It needs no database, and imports only the standard library.
 package main
 
 import (
@@ -58,7 +58,8 @@ type arguments struct {
 	url                                          string
 }
 
-// parse reads the arguments. It has printed the reason if it fails.
+// parse reads the arguments. If a flag is invalid, package flag has printed the error and the usage
+// to stderr before parse returns the error.
 func parse(args []string, stderr io.Writer) (*arguments, error) {
 	var a arguments
 	flags := flag.NewFlagSet("idem-conform", flag.ContinueOnError)
@@ -112,7 +113,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // the second signal ends the process
+	context.AfterFunc(ctx, stop) // after the first signal, the next one ends the process
 	results, err := conform.Test(ctx, *options)
 	switch {
 	case ctx.Err() != nil:
@@ -127,7 +128,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return report.exit()
 }
 
-// confirm says what will be sent, and reports whether the answer is yes.
+// confirm prints what will be sent, asks for confirmation, and reports whether the answer is yes.
 func confirm(o *conform.Options, stdin io.Reader, stderr io.Writer) bool {
 	fmt.Fprintf(stderr, "This sends up to %d requests, %d at once, to %s: %s with keys. Each may take effect.\nContinue? [y/N] ",
 		conform.MaxRequests, conform.MaxAtOnce, conform.Printable(o.URL.Redacted()), o.Request.Method)
@@ -139,7 +140,7 @@ func confirm(o *conform.Options, stdin io.Reader, stderr io.Writer) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// options reads the files that the flags name.
+// options checks the arguments and reads the files that the flags name.
 func (a *arguments) options() (*conform.Options, error) {
 	profile, ok := conform.Find(a.profile)
 	if !ok {
@@ -153,7 +154,7 @@ func (a *arguments) options() (*conform.Options, error) {
 	if o.URL, err = url.Parse(a.url); err != nil || o.URL.Host == "" || o.URL.Scheme != "http" && o.URL.Scheme != "https" {
 		shown := a.url
 		if at := strings.LastIndex(shown, "@"); at >= 0 {
-			shown = "…" + shown[at:] // the part before it may be a password
+			shown = "…" + shown[at:] // the part before the @ may contain a password
 		}
 		return nil, fmt.Errorf("%q is not a URL such as http://127.0.0.1:8080/orders", shown)
 	}

@@ -1,5 +1,5 @@
 // Command idem operates the tables of package github.com/idem-go/idem in Postgres. Its commands are
-// in internal/command, and README.md in this directory describes them.
+// in internal/command, and docs/cli.md describes them.
 package main
 
 import (

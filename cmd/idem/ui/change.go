@@ -23,8 +23,9 @@ import (
 // changeTimeout limits the time of a change. The change continues if the browser disconnects.
 const changeTimeout = 10 * time.Second
 
-// said is the message that a page shows after a change, by the parameter said of the redirect. The
-// parameter is a name and not the text, so that a link cannot make the page show another text.
+// said has the messages that a page shows after a change. The address to which the browser is
+// redirected has the name of a message in the parameter said. It does not have the text, so that a
+// link cannot make the page show another text.
 var said = map[string]string{
 	"retried":  "The operation is retried: a Worker, or a call with its key, resumes it.",
 	"canceled": "The operation is canceled: a Worker, or a call with its key, undoes its steps.",
@@ -45,7 +46,7 @@ var changes = map[string]change{
 // post handles a form.
 //
 // The checks are in this order: the form exists, the page allows changes, the visitor may act, and
-// the form has a reason. Only the forms to log in and out need no visitor who may act.
+// the form has a reason. The forms to log in and to log out are handled without these checks.
 func (s *site) post(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, longestForm)
 	if err := r.ParseForm(); err != nil {
@@ -72,8 +73,9 @@ func (s *site) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// change runs do with the name of the person and the reason, which the library writes to
-// idem.audit. Afterwards it drops the cached readings, so that the next page shows the new state.
+// change calls do with a context that carries the name of the person and the reason. The library
+// writes both to idem.audit. Afterwards change empties the cache of pages, so that the next page
+// shows the new state.
 func (s *site) change(w http.ResponseWriter, r *http.Request, person string, do change) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
 	defer cancel()
@@ -87,8 +89,8 @@ func (s *site) change(w http.ResponseWriter, r *http.Request, person string, do 
 	seeOther(w, next)
 }
 
-// ofOperation returns the change that do makes to the operation of a form. The browser returns to
-// the page of the operation, which shows a message.
+// ofOperation returns a change that calls do for the operation whose id is in the form. The browser
+// then returns to the page of the operation, which shows said[message].
 func ofOperation(message string, do func(ctx context.Context, s *site, r *http.Request, id string) error) change {
 	return func(ctx context.Context, s *site, r *http.Request) (string, error) {
 		id, err := operationID(r.PostFormValue("id"))
@@ -114,8 +116,9 @@ func cancel(ctx context.Context, s *site, r *http.Request, id string) error {
 	return operation.Cancel(ctx, s.Pool, id, opts...)
 }
 
-// resolve records the outcome of a call in doubt. The finding names the epoch that the form was
-// made for. If the operation was resumed since, Resolve fails.
+// resolve records the outcome of a call in doubt. It passes to Resolve the epoch for which the form
+// was made: a number that grows each time a process takes over the operation. If the operation was
+// resumed since then, Resolve fails.
 func resolve(ctx context.Context, s *site, r *http.Request, id string) error {
 	o, call, err := s.callInDoubt(ctx, id, r)
 	if err != nil {
@@ -194,7 +197,8 @@ func letterOf(r *http.Request) (l db.LetterName, err error) {
 }
 
 // redrive redrives a dead letter. A dead letter of the inbox stays listed until it is handled, so
-// the browser returns to its page. One of the outbox is gone, so the browser goes to the list.
+// the browser returns to the page of the dead letter. A dead letter of the outbox disappears, so
+// the browser goes to the list.
 func redrive(ctx context.Context, s *site, r *http.Request) (string, error) {
 	l, err := letterOf(r)
 	switch {

@@ -19,11 +19,11 @@ import (
 
 const (
 	doctorFresh = time.Minute     // maximum age of the findings that are shown
-	doctorLimit = 2 * time.Second // for each statement
+	doctorLimit = 2 * time.Second // statement timeout of the checks
 )
 
-// examination caches the last results of the doctor. The mutex is held during an examination, so
-// that only one runs at a time.
+// examination caches the last results of the doctor. The mutex is locked while the doctor runs, so
+// that only one request at a time runs the doctor.
 type examination struct {
 	mu sync.Mutex
 	examined
@@ -41,7 +41,7 @@ type examined struct {
 	Findings []finding // the most severe first
 }
 
-// readNothing is the read function of a sheet that reads nothing in its transaction.
+// readNothing is the function sheet.read of a page that needs no query in the transaction.
 func readNothing(context.Context, pgx.Tx, url.Values) (any, error) { return nil, nil }
 
 // examine returns the findings of the doctor. It examines the database only if the last findings
@@ -74,8 +74,8 @@ func findingsOf(results []doctor.Result) (all []finding) {
 	return all
 }
 
-// fact summarizes the last examination for the overview. It does not wait for an examination in
-// progress.
+// fact summarizes the last results of the doctor for the overview. It does not wait if the doctor
+// is running.
 func (e *examination) fact() record.Fact {
 	f := record.Fact{Name: "findings of the doctor", Value: "not examined yet", Link: "doctor"}
 	if !e.mu.TryLock() {

@@ -15,8 +15,8 @@ import (
 
 const (
 	historySpan = time.Hour
-	samplePause = 15 * time.Second // between two samples
-	sampleGap   = time.Minute      // no line is drawn over a longer time without a sample
+	samplePause = 15 * time.Second // the time between two samples
+	sampleGap   = time.Minute      // a longer time without a sample is a gap in the line of a chart
 	mostTopics  = 4                // maximum number of topics with a chart
 )
 
@@ -30,11 +30,12 @@ type history struct {
 type sample struct {
 	at      time.Time
 	figures map[string]float64
-	lag     map[string]float64 // by topic, in seconds
+	lag     map[string]float64 // the age of the oldest message of each topic, in seconds
 }
 
-// add returns the samples of the last hour, followed by one. It stores one only if the last stored
-// sample is old enough, because every viewer of the overview adds a sample.
+// add returns the stored samples of the last hour, followed by the new sample. It stores the new
+// sample only if the last stored sample is about samplePause old, because every viewer of the
+// overview adds a sample.
 func (h *history) add(one sample) []sample {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,7 +52,7 @@ func (h *history) add(one sample) []sample {
 type series struct {
 	title, figure string
 	perMinute     bool   // the figure is a counter, and the chart shows its growth
-	mood          string // the mood of a value above zero
+	mood          string // the mood of the chart if the last value is above zero
 	unknown       string // why the figure may be unknown
 }
 
@@ -74,8 +75,9 @@ type chart struct {
 
 const chartWidth, chartHeight = 240, 48
 
-// charts returns a chart of each series, and one of each of the topics with the most lag. The right
-// edge of a chart is the time of the last sample. A series without a point has a note instead.
+// charts returns a chart for each series, and for each of the topics with the oldest messages. The
+// right edge of a chart is the time of the last sample. A series without a point has a note
+// instead.
 func charts(samples []sample) (all []chart) {
 	now := samples[len(samples)-1].at
 	for _, s := range allSeries {
@@ -92,8 +94,8 @@ func charts(samples []sample) (all []chart) {
 	return append(all, lagCharts(samples, now)...)
 }
 
-// lagCharts returns a chart of each of the topics with the most lag, or one chart of zero if no
-// topic had a message in the last hour.
+// lagCharts returns a chart for each of the topics with the oldest messages. If no topic had a
+// message in the last hour, it returns a single chart with the value zero.
 func lagCharts(samples []sample, now time.Time) (all []chart) {
 	age := func(v float64) string { return page.Age(time.Duration(v * float64(time.Second))) }
 	none := pointsOf(samples, func(one sample) (float64, bool) { return 0, one.lag != nil })
@@ -133,8 +135,8 @@ func pointsOf(samples []sample, figure func(sample) (float64, bool)) (points []p
 	return points
 }
 
-// growth returns the growth of a counter per minute, between each two samples. It leaves out an
-// interval in which the counter was reset, and one that is longer than sampleGap.
+// growth returns the growth of a counter per minute between consecutive samples. It leaves out an
+// interval in which the counter was reset, and an interval longer than sampleGap.
 func growth(counts []point) (rates []point) {
 	for i := 1; i < len(counts); i++ {
 		grown, took := counts[i].v-counts[i-1].v, counts[i].at.Sub(counts[i-1].at)
@@ -145,8 +147,8 @@ func growth(counts []point) (rates []point) {
 	return rates
 }
 
-// newChart scales the points to the box of a chart. It begins a new line after a gap. points must
-// not be empty.
+// newChart scales the points to the box of a chart. It begins a new line after an interval longer
+// than sampleGap. points must not be empty.
 func newChart(title, mood string, points []point, now time.Time, say func(float64) string) chart {
 	most, last := 0.0, points[len(points)-1]
 	for _, p := range points {

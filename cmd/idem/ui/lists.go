@@ -14,17 +14,17 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// rows is the number of rows of a list.
+// rows is the maximum number of rows on a page of a list.
 const rows = 50
 
 // letters is the data of the list of dead letters.
 type letters struct {
 	Letters []record.DeadLetter
-	Next    string // mark of the next page; empty if there is none
+	Next    string // encoded position of the next page; empty on the last page
 }
 
-// readLetters reads one dead letter more than a page shows, to know whether there are more. The mark of
-// the next page is the name of the last one shown.
+// readLetters reads one dead letter more than a page shows, to know whether there is a next page.
+// The next page begins after the last dead letter shown.
 func readLetters(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	filter := record.DeadLetterFilter{
 		Only:  db.LetterName{Side: asked.Get("side"), Consumer: asked.Get("consumer"), Source: asked.Get("source")},
@@ -57,7 +57,7 @@ func findLetter(ctx context.Context, tx pgx.Tx, name db.LetterName) (*record.Dea
 	if err != nil {
 		return nil, err
 	}
-	for i := range found { // an empty field of the filter matches all
+	for i := range found { // an empty field of the filter matches any value
 		if found[i].LetterName == name {
 			return &found[i], nil
 		}
@@ -65,7 +65,7 @@ func findLetter(ctx context.Context, tx pgx.Tx, name db.LetterName) (*record.Dea
 	return nil, problemError{noLetter}
 }
 
-// linkOf returns the query of the link to a dead letter.
+// linkOf returns the query string of the link to the page of a dead letter.
 func linkOf(l db.LetterName) string {
 	return query("side", l.Side, "consumer", l.Consumer, "source", l.Source, "id", l.ID)
 }
@@ -73,7 +73,8 @@ func linkOf(l db.LetterName) string {
 // errMark means that the position in a link to the next page cannot be decoded.
 var errMark = problemError{problem{http.StatusBadRequest, "The position in the list is invalid.", "Go back to the beginning of the list."}}
 
-// mark encodes the position at which the next page of a list begins, or a ticket.
+// mark encodes the position at which the next page of a list begins, or the ticket in a login
+// cookie.
 func mark(place any) string {
 	text, err := json.Marshal(place)
 	if err != nil {
@@ -97,7 +98,7 @@ type acts struct {
 	More bool
 }
 
-// readActs reads one act more than a page shows, to know whether there are more.
+// readActs reads one audit entry more than a page shows, to know whether there are more.
 func readActs(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	found, err := record.AuditEntries(ctx, tx, record.AuditFilter{Act: asked.Get("act"), Person: asked.Get("person"), Limit: 2*rows + 1})
 	if len(found) > 2*rows {
@@ -106,12 +107,13 @@ func readActs(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	return acts{Acts: found}, err
 }
 
-// mostInFlight is the maximum number of sessions on the page.
+// mostInFlight is the maximum number of sessions on the page of keys in flight.
 const mostInFlight = 100
 
 // readFlight reads the sessions that hold keys at this moment.
 func readFlight(ctx context.Context, tx pgx.Tx, _ url.Values) (any, error) {
-	// The query of Holders succeeds without the schema of idem. This one does not.
+	// This statement fails if the schema of idem is missing. The query of Holders would find
+	// nothing and succeed.
 	if _, err := tx.Exec(ctx, "SELECT FROM idem.leases LIMIT 0"); err != nil {
 		return nil, err
 	}
@@ -124,7 +126,7 @@ type messages struct {
 	Partly  bool // the outbox may have more messages than were counted
 	Reach   int64
 	Relays  []record.Relay
-	Lanes   int // the number of lanes of each relay
+	Lanes   int // the number of lanes that each relay has
 	Orphans []record.Orphan
 
 	Held      []record.HeldKey

@@ -20,7 +20,7 @@ const (
 	longestName = 100
 
 	wrongTokenPause = time.Second     // delay of the next login after a wrong token
-	longestQueue    = 5 * time.Second // maximum wait of a login for others
+	longestQueue    = 5 * time.Second // maximum time that a login waits for other logins
 )
 
 // visitor is the person who sent a request.
@@ -45,8 +45,8 @@ func (s *site) visitor(r *http.Request) visitor {
 	return v
 }
 
-// ticket is the content of the cookie. It does not contain the token, because a browser sends a
-// cookie to all ports of a host.
+// ticket is the signed content of the login cookie. It does not contain the token, because a
+// browser sends a cookie to all ports of a host, where other programs could read the token.
 type ticket struct {
 	Person string
 	Until  int64
@@ -73,8 +73,9 @@ func (s *site) ticket(person string) string {
 	return body + "." + base64.RawURLEncoding.EncodeToString(s.sign(body))
 }
 
-// signer derives the key that signs tickets from the token. The derivation is slow on purpose. A
-// person may choose a weak token, and a stolen ticket must not help to guess it.
+// signer derives the key that signs tickets from the token. The derivation is slow on purpose: a
+// person may choose a weak token, and whoever steals a ticket must not be able to try many tokens
+// quickly.
 func signer(token string) []byte {
 	key, err := pbkdf2.Key(sha256.New, token, []byte("idem ui ticket/1"), 100_000, sha256.Size)
 	if err != nil {
@@ -103,7 +104,8 @@ func (s *site) isToken(token string) bool {
 }
 
 // login checks the token and sets a cookie with a ticket for the given name. It checks one login at
-// a time, and a wrong token takes a second. So more connections do not allow more guesses.
+// a time, and a wrong token takes a second. So an attacker cannot guess faster with more
+// connections.
 func (s *site) login(w http.ResponseWriter, r *http.Request) {
 	timer := time.NewTimer(longestQueue)
 	defer timer.Stop()

@@ -21,11 +21,11 @@ type operations struct {
 	State      string
 	States     []string
 	Operations []record.Operation
-	Next       string // mark of the next page; empty if there is none
+	Next       string // encoded position of the next page; empty on the last page
 }
 
-// readOperations reads the operations of a state. Without a state it reads those that are parked,
-// because they wait for a person.
+// readOperations reads the operations of a state. If no state is given, it reads the parked
+// operations, because they wait for a person.
 func readOperations(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	list := operations{State: asked.Get("state"), States: operationStates}
 	if list.State == "" {
@@ -55,7 +55,7 @@ type oneOperation struct {
 	Doubts      []doubt // calls without a recorded outcome
 	Timeline    []record.Event
 	More        int      // the number of steps that are not shown
-	Undos, Kept []string // steps whose undo is still to run, and steps that stay
+	Undos, Kept []string // steps whose undo is still to run, and done steps that are not undone
 	Preview     []string // what Cancel would do; empty if the operation has ended
 }
 
@@ -66,11 +66,11 @@ type doubt struct {
 	CallKey string // the key that the other side has for the call
 }
 
-// longestTimeline is the maximum number of entries of a timeline. The page shows the last ones.
+// longestTimeline is the maximum number of entries of a timeline. The page shows the last entries.
 const longestTimeline = 500
 
-// readOperation reads an operation and its timeline. previewCancel then adds the parts of the page
-// that cannot be read in tx.
+// readOperation reads an operation and its timeline. previewCancel then adds the parts that package
+// operation reads in transactions of its own.
 func readOperation(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	id, err := operationID(asked.Get("id"))
 	if err != nil {
@@ -97,8 +97,9 @@ func readOperation(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error
 	return one, nil
 }
 
-// previewCancel adds what Cancel would do, and which undos are still to run. It also opens the last
-// error. An operation that was purged meanwhile is shown as it was read.
+// previewCancel adds what Cancel would do, and which undos are still to run. It also decrypts the
+// last error. If the operation was purged meanwhile, previewCancel returns the data without these
+// additions.
 func previewCancel(ctx context.Context, s *site, data any) (any, error) {
 	one := data.(oneOperation)
 	one.LastError.Open(one.ID, s.Sealer)
@@ -139,7 +140,7 @@ func openErrors(_ context.Context, s *site, data any) (any, error) {
 	return list, nil
 }
 
-// operationID returns an operation id in the format of Postgres. It fails if text is no UUID.
+// operationID returns an operation id in the format of Postgres. It fails if text is not a UUID.
 func operationID(text string) (string, error) {
 	var id pgtype.UUID
 	if id.Scan(text) != nil {

@@ -17,14 +17,14 @@ type overview struct {
 	People, Records []record.Fact // what may need a person, and facts about the table of records
 	Purge           []record.Fact
 	Charts          []chart
-	Inserted        bool // the page counts inserted records as executed calls
+	Inserted        bool // whether the charts count inserted records as executed calls
 
-	sample sample // completeOverview adds figures
+	sample sample // the figures for the charts; completeOverview adds further figures
 	stats  stats.Stats
 }
 
 // readOverview reads the figures of idem stats. A statement that the role may not execute aborts
-// the transaction, so readOverview must be the last reader in it.
+// the transaction, so nothing may be read in that transaction after readOverview.
 func readOverview(ctx context.Context, tx pgx.Tx, _ url.Values) (any, error) {
 	v, err := stats.Read(ctx, tx)
 	if err != nil {
@@ -77,7 +77,8 @@ func completeOverview(ctx context.Context, s *site, data any) (any, error) {
 	return o, nil
 }
 
-// workerFact says whether a Worker runs. If none runs and operations are overdue, it is a warning.
+// workerFact says whether a Worker runs. The fact is a warning if no Worker runs and operations are
+// overdue.
 func workerFact(ctx context.Context, look func(func(pgx.Tx) error) error, v *stats.Stats) record.Fact {
 	f := record.Fact{Name: "Workers", Value: "at least one runs", Link: "operations?state=running"}
 	var workers record.Workers
@@ -93,7 +94,7 @@ func workerFact(ctx context.Context, look func(func(pgx.Tx) error) error, v *sta
 	return f
 }
 
-// relayFact says whether a relay runs. If none runs and messages wait, it is a warning.
+// relayFact says whether a relay runs. The fact is a warning if no relay runs and messages wait.
 func relayFact(ctx context.Context, look func(func(pgx.Tx) error) error, v *stats.Stats) record.Fact {
 	f := record.Fact{Name: "Relays", Link: "messages"}
 	var lanes int

@@ -20,7 +20,7 @@ import (
 	"github.com/idem-go/idem/stats"
 )
 
-// problem is an error as a page shows it, and what to do about it.
+// problem is an error that a page shows: the HTTP status, a text, and what to do about it.
 type problem struct {
 	Status int
 	Text   string
@@ -33,7 +33,7 @@ var (
 	noLetter    = problem{http.StatusNotFound, "There is no such dead letter.", "It was redriven and handled, or dropped. See What people did."}
 )
 
-// problemOf returns the problem for an error while reading.
+// problemOf returns the problem to show for an error that occurred while a page was read.
 func (s *site) problemOf(ctx context.Context, err error) problem {
 	var known problemError
 	var server *pgconn.PgError
@@ -55,7 +55,7 @@ func (s *site) problemOf(ctx context.Context, err error) problem {
 	return problem{http.StatusBadGateway, strings.ToUpper(text[:1]) + text[1:] + ".", ""}
 }
 
-// problemError is an error that is a problem already.
+// problemError is an error that carries the problem to show.
 type problemError struct{ problem }
 
 func (e problemError) Error() string { return "ui: " + e.Text }
@@ -64,7 +64,7 @@ const insufficientPrivilege = "42501"
 
 var noSchema = problem{http.StatusServiceUnavailable, "The schema of idem is missing or out of date in this database.", "Run idem migrate up, or check the address of the database."}
 
-// problemAt returns the problem for an error of the server.
+// problemAt returns the problem to show for an error that Postgres returned.
 func problemAt(err *pgconn.PgError) problem {
 	status := map[string]int{
 		"55P03": http.StatusConflict, "25006": http.StatusConflict, // lock_not_available, read_only_sql_transaction
@@ -107,7 +107,7 @@ func (s *site) lacking(ctx context.Context, refused *pgconn.PgError) problem {
 	return p
 }
 
-// problemOfAct returns the problem for an error of a change.
+// problemOfAct returns the problem to show for an error of a change.
 func (s *site) problemOfAct(err error) problem {
 	var server *pgconn.PgError
 	switch {
@@ -115,7 +115,7 @@ func (s *site) problemOfAct(err error) problem {
 		return noOperation
 	case errors.Is(err, operation.ErrNotParked):
 		return problem{http.StatusConflict, "The operation has changed since it was read. Nothing was changed.", "Reload its page."}
-	case errors.Is(err, inbox.ErrNoDeadLetter): // outbox.ErrNoDeadLetter is the same error
+	case errors.Is(err, inbox.ErrNoDeadLetter): // outbox.ErrNoDeadLetter is the same value
 		return noLetter
 	case errors.As(err, new(*txn.UnknownError)), errors.Is(err, record.ErrUnknown):
 		return problem{http.StatusBadGateway, "The database did not answer COMMIT: the change may or may not be made.", "The page What people did lists the change if it was made."}

@@ -9,26 +9,28 @@ import (
 
 const (
 	freshFor       = time.Second // maximum age of a shared reading
-	maxReadings    = 2           // readings at a time
+	maxReadings    = 2           // maximum number of readings in progress
 	maxReadingTime = 15 * time.Second
 	maxCached      = 64 // maximum number of cached readings
 )
 
-// errBusy means that too many other pages are being read.
+// errBusy means that too many pages are being read from the database.
 var errBusy = errors.New("ui: too many pages are being read")
 
-// reads caches the readings of pages, so that viewers of the same page share one.
+// reads caches the data of pages for a second, so that viewers of the same page share one reading
+// of the database.
 type reads struct {
-	room chan struct{}
+	room chan struct{} // one element for each reading in progress
 
 	mu      sync.Mutex
 	current map[string]*reading
 }
 
-// reading is one reading of a page, in progress or done.
+// reading is the data of a page, read from the database once. The channel done is closed when the
+// data has been read.
 type reading struct {
 	done chan struct{}
-	at   time.Time // when it began
+	at   time.Time // when the reading began
 
 	seen seen
 	err  error
@@ -43,9 +45,9 @@ func newReads() *reads {
 // progress, or that began within the last second. An error is shared only by the viewers who waited
 // for the reading.
 //
-// The viewer who began a reading makes it, with a context that does not end when this viewer
-// leaves: others may wait for it. At most two readings run at a time. get returns errBusy if a
-// reading waits too long for its turn, or if too many pages are being read.
+// The first request for a page calls read. The call continues if the browser of this request
+// disconnects, because other viewers may wait for the result. At most two calls run at a time. get
+// returns errBusy if a call cannot begin in time, or if too many pages are being read.
 func (r *reads) get(ctx context.Context, name string, read func(context.Context) (seen, error)) (seen, error) {
 	one, mine := r.join(name)
 	switch {
@@ -59,7 +61,7 @@ func (r *reads) get(ctx context.Context, name string, read func(context.Context)
 			return seen{}, ctx.Err()
 		}
 	}
-	one.err = errBusy // the result if read panics
+	one.err = errBusy // the result if read panics, or cannot begin in time
 	defer close(one.done)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxReadingTime)
 	defer cancel()
@@ -72,8 +74,9 @@ func (r *reads) get(ctx context.Context, name string, read func(context.Context)
 	return one.seen, one.err
 }
 
-// join returns the reading of a page, and whether the caller has to make it. It returns nil if too
-// many readings are in progress. If the cache is full, it drops all finished readings.
+// join returns the reading of a page. If mine is true, the reading is new and the caller must
+// execute it. join returns nil if too many readings are in progress. If the cache is full, it drops
+// all finished readings.
 func (r *reads) join(name string) (one *reading, mine bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,7 +22,7 @@ type view struct {
 	seen
 	Title   string
 	Root    string // relative address of the overview
-	Active  string // the name of the sheet
+	Active  string // the name of the current page
 	Visitor visitor
 	Can     bool // the page allows changes, at least after a login
 	Said    string
@@ -33,7 +33,7 @@ type view struct {
 	content string
 }
 
-// templates has a template for each page, with the common frame.
+// templates has the template of each page, combined with the frame that all pages share.
 var templates = func() map[string]*template.Template {
 	frame := template.Must(template.New("frame.html").Funcs(templateFuncs).ParseFS(files, "pages/frame.html"))
 	all := map[string]*template.Template{}
@@ -89,7 +89,8 @@ func when(at any, now time.Time) string {
 	return page.Relative(moment, now)
 }
 
-// query encodes alternating names and values as a query. It leaves out empty values.
+// query encodes alternating names and values as a query string. It leaves out a name whose value is
+// empty.
 func query(pairs ...string) string {
 	values := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -114,7 +115,7 @@ func (s *site) render(w http.ResponseWriter, r *http.Request, status int, v view
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(text.Bytes()) // fails if the visitor has left
+		_, _ = w.Write(text.Bytes()) // fails if the browser has disconnected
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// site is the handler of all pages.
+// site handles the requests of a Page: for pages, forms and static files.
 type site struct {
 	Config
 	reads *reads
@@ -21,13 +21,13 @@ type site struct {
 	history     history
 	examination examination
 
-	signer []byte        // the key that signs tickets
-	logins chan struct{} // has one element while a login is checked
+	signer []byte        // the key that signs the tickets in login cookies
+	logins chan struct{} // a semaphore: full while a login is checked
 }
 
 const (
 	longestForm    = 64 << 10
-	longestAddress = 24 << 10 // fits a dead letter with names of maximum length
+	longestAddress = 24 << 10 // in bytes; enough for the link to any dead letter
 )
 
 // ServeHTTP checks the host, the method and the origin of a request, and then serves a page or
@@ -54,7 +54,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *site) get(w http.ResponseWriter, r *http.Request) {
 	parts := partsOf(r)
 	switch {
-	case r.URL.Path == "": // mounted without its trailing slash
+	case r.URL.Path == "": // the mount path was requested without its trailing slash
 		seeOther(w, "./"+lastPart(r.RequestURI)+"/")
 	case len(parts) == 2 && parts[0] == "static":
 		serveFile(w, r, parts[1])
@@ -70,8 +70,8 @@ func (s *site) get(w http.ResponseWriter, r *http.Request) {
 // isHidden reports whether the visitor may see only the login.
 func (s *site) isHidden(r *http.Request) bool { return s.Private && s.visitor(r).Person == "" }
 
-// partsOf returns the segments of the path, still escaped, as the browser counts them for relative
-// links.
+// partsOf returns the segments of the escaped path. A browser resolves relative links against the
+// escaped path, so an escaped slash must not begin a new segment.
 func partsOf(r *http.Request) []string {
 	return strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 }
@@ -88,24 +88,24 @@ func seeOther(w http.ResponseWriter, to string) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// sheet is a page with its template and its queries.
+// sheet describes one kind of page: its template, its parameters and its queries.
 type sheet struct {
-	name  string // of its template
+	name  string // the name of its template
 	title string
-	asks  []string // parameters that it reads; others are ignored
-	live  bool     // the browser reloads it
+	asks  []string // the query parameters that the page uses; others are ignored
+	live  bool     // whether the browser reloads the page by itself
 	read  func(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error)
-	// more adds to the data after the transaction of read. It may be nil.
+	// more is called after the transaction of read has ended, and adds to the data. It may be nil.
 	more func(ctx context.Context, s *site, data any) (any, error)
 }
 
-// seen is the data that a sheet has read.
+// seen is the data of a page, with the database and the time at which it was read.
 type seen struct {
 	record.Location
 	Data any
 }
 
-// sheets has the pages whose path is one segment.
+// sheets has the pages whose path is a single segment, by that segment.
 var sheets = map[string]*sheet{
 	"":           {"overview", "Overview", nil, true, readOverview, completeOverview},
 	"operations": {"operations", "Operations", []string{"state", "name", "after", "id"}, true, readOperations, openErrors},
@@ -120,8 +120,8 @@ var sheets = map[string]*sheet{
 
 var operationSheet = &sheet{"operation", "Operation", []string{"id"}, true, readOperation, previewCancel}
 
-// show reads a sheet and renders it. It removes invalid UTF-8 and zero bytes from the parameters,
-// because Postgres rejects both.
+// show reads the data of the requested page and renders the page. It removes invalid UTF-8 and zero
+// bytes from the parameters, because Postgres rejects both.
 func (s *site) show(w http.ResponseWriter, r *http.Request, parts []string) {
 	sheet, asked := sheets[parts[0]], url.Values{}
 	switch {
@@ -149,7 +149,8 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, parts []string) {
 	s.render(w, r, http.StatusOK, view{Title: sheet.title, Said: said[r.URL.Query().Get("said")], Live: sheet.live, content: sheet.name, seen: found, Asked: asked})
 }
 
-// read reads a sheet in a read-only transaction, or returns the reading of another viewer.
+// read returns the data of a page. It reads the data in a read-only transaction, or shares what was
+// just read for another viewer of the page.
 func (s *site) read(ctx context.Context, sheet *sheet, asked url.Values) (seen, error) {
 	return s.reads.get(ctx, sheet.name+"?"+asked.Encode(), func(ctx context.Context) (found seen, err error) {
 		err = record.ReadOnly(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) error {
@@ -166,7 +167,7 @@ func (s *site) read(ctx context.Context, sheet *sheet, asked url.Values) (seen, 
 	})
 }
 
-// refuse renders a problem.
+// refuse renders a page that shows the problem p.
 func (s *site) refuse(w http.ResponseWriter, r *http.Request, p problem) {
 	s.render(w, r, p.Status, view{Title: http.StatusText(p.Status), Problem: &p, content: "problem"})
 }
@@ -178,7 +179,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 
 // guard sets the security headers of a response.
 func guard(h http.Header) {
-	// With the Referrer-Policy no-referrer, a browser sends "Origin: null" with a form.
+	// The Referrer-Policy is not no-referrer, because with it a browser sends "Origin: null" with a
+	// form, and isSameOrigin would refuse the form.
 	for name, value := range map[string]string{
 		"Content-Security-Policy":      policy,
 		"X-Content-Type-Options":       "nosniff",
@@ -192,9 +194,9 @@ func guard(h http.Header) {
 	}
 }
 
-// hasHost reports whether the Host of the request is one of the names in Config.Hosts. It protects
-// against DNS rebinding, by which a foreign page makes its own name resolve to the address of this
-// one.
+// hasHost reports whether the Host of the request is one of the names in Config.Hosts, or Hosts is
+// empty. It protects against DNS rebinding: a foreign site makes its own host name resolve to the
+// address of this page, in order to read the page.
 func (s *site) hasHost(r *http.Request) bool {
 	return len(s.Hosts) == 0 || slices.ContainsFunc(s.Hosts, func(name string) bool { return hostName(name) == hostName(r.Host) })
 }
@@ -209,9 +211,9 @@ func hostName(host string) string {
 }
 
 // isSameOrigin reports whether a page of the same origin sent the form. It protects against
-// cross-site request forgery. A browser states the site in Sec-Fetch-Site, or on an unencrypted
-// connection only the origin in Origin. A request with neither is refused, because every browser
-// sends one of them with a form.
+// cross-site request forgery. A browser sends the header Sec-Fetch-Site with a form, or on an
+// unencrypted connection only the header Origin. A request with neither header is refused, because
+// every browser sends one of them.
 func isSameOrigin(r *http.Request) bool {
 	if site := r.Header.Values("Sec-Fetch-Site"); len(site) > 0 {
 		return len(site) == 1 && site[0] == "same-origin"

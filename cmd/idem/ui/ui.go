@@ -6,12 +6,12 @@
 //
 // The page is safe to use in production:
 //
-//   - It reads in read-only transactions with a timeout. Each sees one snapshot, and at most two
-//     run at a time. Viewers of the same page within a second share one reading. Where an index
-//     exists, a list reads a bounded number of rows.
-//   - It abridges keys. The key of a call in doubt is shown whole, because a person needs it to
-//     ask the other side. The page does not read responses, inputs, values, payloads and headers.
-//     It shows the errors of operations and messages.
+//   - It reads in read-only transactions with a timeout. Each transaction sees one snapshot, and
+//     at most two run at a time. Viewers of the same page within a second share what was read.
+//     Where an index exists, a list reads a bounded number of rows.
+//   - It abridges keys. It shows the whole key of an outside call in doubt, because a person needs
+//     that key to ask the other system. It does not read responses, inputs, values, payloads and
+//     headers. It shows the errors of operations and messages.
 //   - It changes nothing unless the Config says who may make changes. Each change is a POST from
 //     the page itself and needs a reason. The transaction of the change records the person and
 //     the reason in idem.audit.
@@ -38,16 +38,16 @@ type Config struct {
 	// role with read privileges is enough if the page makes no changes.
 	Pool *pgxpool.Pool
 
-	// Token lets a visitor make changes who enters it in a form, together with a name. It has at
-	// least 32 characters. A cookie keeps the login for 12 hours.
+	// Token is a secret of at least 32 characters. A visitor who enters the token and a name in a
+	// form may make changes. A cookie keeps the login for 12 hours.
 	Token string
 	// Private requires a login with the Token before the page shows anything.
 	Private bool
 
 	// Person returns the name of the person who sent a request, for a program with a login of its
-	// own. A change records the name in idem.audit. If Person returns "", the visitor may read and
-	// not change anything. The program itself keeps out those who may not read. Config has either a
-	// Token or a Person.
+	// own. The name is recorded in idem.audit with each change. If Person returns "", the visitor
+	// may read but not make changes. The program itself must reject visitors who may not read. A
+	// Config cannot have both a Token and a Person.
 	Person func(*http.Request) string
 	// ReadOnly forbids changes, whatever the other fields say.
 	ReadOnly bool
@@ -64,9 +64,9 @@ type Config struct {
 
 	// Timeout limits each statement that reads. The default is 5 seconds.
 	Timeout time.Duration
-	// Sealer opens the last errors of operations, and the dead letters of the outbox that a person
-	// redrives. Without a Sealer the page shows a sealed error as "sealed", and does not redrive
-	// sealed dead letters.
+	// Sealer decrypts the last errors of operations, and the dead letters of the outbox that a
+	// person redrives. Without a Sealer the page shows a sealed error as "sealed", and does not
+	// redrive sealed dead letters.
 	Sealer idem.Sealer
 }
 
@@ -78,8 +78,8 @@ const (
 // Page is the http.Handler of the web page.
 type Page struct{ site *site }
 
-// New returns a Page. It fails if c is invalid. The page has its own paths below "/": mount it with
-// http.StripPrefix.
+// New returns a Page. It fails if c is invalid. The Page serves paths below "/". To mount it at
+// another path, use http.StripPrefix.
 func New(c Config) (*Page, error) {
 	switch {
 	case c.Pool == nil:
@@ -105,9 +105,9 @@ func New(c Config) (*Page, error) {
 // ServeHTTP serves the page and its forms.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.site.ServeHTTP(w, r) }
 
-// Run reads the overview every 15 seconds until ctx is done, and returns nil. The readings fill the
-// charts of the last hour, which the page keeps in memory. Without Run, the charts have only the
-// readings of visitors. A failed reading leaves a gap.
+// Run reads the figures of the overview every 15 seconds until ctx is done, and returns nil. The
+// figures fill the charts of the last hour, which the page keeps in memory. Without Run, the charts
+// only have the figures that were read for visitors. A failed reading leaves a gap.
 func (p *Page) Run(ctx context.Context) error {
 	ticker := time.NewTicker(samplePause)
 	defer ticker.Stop()

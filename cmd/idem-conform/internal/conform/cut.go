@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// cuttable is a connection that can call a function after its next write. net/http reports a
-// request of HTTP/1 as written while it is still in a buffer, before the last write to the
-// connection.
+// cuttable is a connection that can call a function after its next write. net/http reports an
+// HTTP/1 request as written while a part of the request is still in a buffer. Only after the next
+// write to the connection has the whole request been sent.
 type cuttable struct {
 	net.Conn
 	cut atomic.Pointer[context.CancelFunc] // called once, after the next write

@@ -34,9 +34,9 @@ const (
 
 // Exchange is a request and its answer as a Result reports them, without credentials.
 type Exchange struct {
-	Key     []string            `json:"key"` // the Idempotency-Key fields as sent
+	Key     []string            `json:"key"` // the values of the Idempotency-Key fields that were sent
 	Request string              `json:"request"`
-	As      string              `json:"as,omitempty"` // whose credential was used; empty for the first principal's
+	As      string              `json:"as,omitempty"` // whose credential was sent; empty for the first principal
 	Status  int                 `json:"status,omitempty"`
 	Header  map[string][]string `json:"header,omitempty"`
 	Body    string              `json:"body,omitempty"`
@@ -73,19 +73,19 @@ type answer struct {
 
 func (a *answer) ok() bool { return a.err == nil && a.status >= 200 && a.status < 300 }
 
-// same reports whether the profile takes two answers for those of one execution.
+// same reports whether the profile counts two answers as the answer of one execution.
 func (a *answer) same(b *answer) bool { return a.err == nil && b.err == nil && a.equals(a, b) }
 
 // sameBytes reports whether two answers have the same status and the same bytes.
 func sameBytes(a, b *answer) bool { return a.status == b.status && bytes.Equal(a.body, b.body) }
 
-// sameMeaning is sameBytes, but compares bodies that are JSON by meaning.
+// sameMeaning is like sameBytes, but compares two JSON bodies by their values.
 func sameMeaning(a, b *answer) bool {
 	return sameBytes(a, b) || a.status == b.status && sameJSONValue(a.body, b.body)
 }
 
-// sameObject reports whether two successes have the same member id. Answers without one are
-// compared by sameMeaning.
+// sameObject reports whether two successful answers have the same JSON member id. It compares other
+// answers with sameMeaning.
 func sameObject(a, b *answer) bool {
 	x, y := memberID(a.body), memberID(b.body)
 	if a.ok() && b.ok() && x != nil && y != nil {
@@ -106,7 +106,7 @@ type client struct {
 	request *Request
 	first   http.Header    // the credential of the first principal
 	other   http.Header    // the credential of another principal; may be nil
-	secrets *regexp.Regexp // matches credentials in texts; nil if there are none
+	secrets *regexp.Regexp // matches credentials in texts; nil if the run has no credentials
 	timeout time.Duration
 	equals  func(a, b *answer) bool
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
@@ -115,7 +115,8 @@ type client struct {
 	sent int
 }
 
-// newClient returns a client whose connections can be cut. It does not follow redirects.
+// newClient returns a client that can close its connections after a request was sent. It does not
+// follow redirects.
 func newClient(o *Options) *client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxConnsPerHost, transport.MaxIdleConnsPerHost = MaxAtOnce, MaxAtOnce
@@ -146,7 +147,7 @@ type sending struct {
 }
 
 // errEnded is the error of a request whose connection ended before an answer. The client does not
-// retry it by itself: the retry would be a repetition that no rule knows of.
+// retry the request by itself, because the rules would not know of that repetition.
 var errEnded = errors.New("the connection ended before an answer")
 
 func isHTTP2(conn net.Conn) bool {
@@ -159,8 +160,8 @@ var errCut = errors.New("the client closed the connection on purpose")
 
 var errLimit = fmt.Errorf("the run needs more than %d requests", MaxRequests)
 
-// send sends a request and returns the answer, with the part that is shown to people. It fails if
-// the run has sent MaxRequests already.
+// send sends a request and returns the answer, together with the Exchange that is reported. The
+// answer has an error if the run has sent MaxRequests already.
 func (c *client) send(ctx context.Context, s sending) *answer {
 	a := &answer{equals: c.equals, shown: Exchange{Key: s.keys, Request: c.shorten(s.body)}}
 	if s.asOther {
@@ -182,7 +183,7 @@ func (c *client) send(ctx context.Context, s sending) *answer {
 	return a
 }
 
-// count counts a request and fails if it is one too many.
+// count counts a request, and fails if the run has sent MaxRequests already.
 func (c *client) count() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,10 +195,10 @@ func (c *client) count() error {
 
 // exchange sends a request and reads the response into a.
 //
-// A request must reach the server once, or the run would misjudge the answers. The two obstacles
-// are in net/http. It retries requests with an Idempotency-Key on its own, which GetBody prevents.
-// It also reports a request of HTTP/1 as written while the request is still in a buffer. For s.cut,
-// the connection is therefore closed at the next write.
+// Each request must reach the server exactly once, or the run would misjudge the answers. Two
+// properties of net/http are in the way. First, it retries requests with an Idempotency-Key on its
+// own; GetBody prevents that. Second, it reports an HTTP/1 request as written while a part is still
+// in a buffer. If s.cut is set, the connection is therefore closed only after the next write.
 func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
 	defer cancel()
@@ -208,13 +209,13 @@ func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 			conn = got.Conn
 			bodyAgain.Store(isHTTP2(conn))
 		},
-		// The answer may be a redirect. net/http asks for the body again before CheckRedirect
-		// refuses to follow it.
+		// If the answer is a redirect, net/http calls GetBody before CheckRedirect refuses to
+		// follow the redirect. So GetBody must not fail from here on.
 		GotFirstResponseByte: func() { bodyAgain.Store(true) },
 	}
 	if s.cut {
 		trace.WroteRequest = func(httptrace.WroteRequestInfo) {
-			if isHTTP2(conn) { // the request has left the buffers
+			if isHTTP2(conn) { // over HTTP/2 the request has been sent
 				cancel()
 			} else {
 				cutAfterWrite(conn, cancel)
@@ -238,9 +239,9 @@ func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 	if len(s.keys) > 0 {
 		req.Header[keyField] = s.keys
 	}
-	// Refuse the body to a retry by net/http. Over HTTP/2, net/http only retries if the server has
-	// said that it did not process the request, for example by REFUSED_STREAM. Such a retry is
-	// harmless and gets the body.
+	// GetBody fails, so that net/http cannot retry the request. Over HTTP/2 it does not fail:
+	// net/http only retries if the server has reported that it did not process the request, for
+	// example by REFUSED_STREAM. Such a retry is harmless.
 	req.GetBody = func() (io.ReadCloser, error) {
 		if bodyAgain.Load() {
 			return io.NopCloser(strings.NewReader(s.body)), nil
@@ -255,7 +256,7 @@ func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 			return cause
 		}
-		return errors.Unwrap(err) // omit the URL, which may hold a password
+		return errors.Unwrap(err) // without the URL, which may contain a password
 	}
 	defer response.Body.Close()
 	a.status, a.header = response.StatusCode, response.Header
@@ -263,16 +264,16 @@ func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 	return err
 }
 
-// shorten returns text without credentials, cut to shownBody bytes. It hides credentials before
-// cutting, because the cut could leave a recognizable part of one.
+// shorten returns text without credentials, cut to shownBody bytes. It hides credentials before it
+// cuts the text, because the patterns would not match a credential that was cut in two.
 func (c *client) shorten(text string) string {
 	isLong := len(text) > hiddenBody
-	if isLong { // matching the patterns takes long
+	if isLong { // matching the patterns takes long in a long text
 		text = text[:hiddenBody]
 	}
 	text = c.hide(text)
 	if isLong && len(text) < hiddenBody/2 {
-		return "…" // nearly all of it was credentials, and the cut may have left a part of one
+		return "…" // nearly all of the text was credentials, and the cut may have left a part of a credential
 	}
 	if len(text) > shownBody {
 		text = text[:shownBody] + "…"
@@ -293,7 +294,7 @@ func Printable(text string) string {
 	return b.String()
 }
 
-// hide replaces credentials in text. A server may have echoed them.
+// hide replaces credentials in text, because a server may have echoed them.
 func (c *client) hide(text string) string {
 	if c.secrets == nil {
 		return text

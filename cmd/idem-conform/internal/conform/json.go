@@ -47,7 +47,8 @@ func equal(a, b any) bool {
 }
 
 // equalNumbers compares two numbers exactly. A number with an exponent of more than three digits
-// equals only the same spelling, because its value could take all of the memory.
+// equals only a number with the same spelling, because computing its value could exhaust the
+// memory.
 func equalNumbers(a, b string) bool {
 	if a == b {
 		return true

@@ -33,7 +33,7 @@ const (
 	NotTried Verdict = "not tried"
 )
 
-// finding is the outcome of a rule, with the reason and the answers that show it.
+// finding is the outcome of a rule, with the reason for it and the answers that prove it.
 type finding struct {
 	verdict Verdict
 	why     string
@@ -48,7 +48,8 @@ type Result struct {
 	Evidence []Exchange `json:"evidence,omitempty"`
 }
 
-// probe is one run of Test. Rules share its first request and the repetition of it.
+// probe is one run of Test. All rules use the answers to its first request and to the repetition of
+// that request.
 type probe struct {
 	*client
 	ctx     context.Context
@@ -59,10 +60,10 @@ type probe struct {
 	unique       string // the value of Unique in the first request
 	key          string
 	first, again *answer
-	tells        bool // executions of equal requests under different keys have different answers
+	tells        bool // equal requests with different keys get different answers, so an equal answer is a replay
 }
 
-// Test tries all rules of the profile against the server and returns one Result per rule. If ctx
+// Test tests the server against all rules of the profile and returns one Result per rule. If ctx
 // ends, Test returns the results so far and the cause. It also fails if the profile needs a JSON
 // object as the body and the request has none.
 func Test(ctx context.Context, o Options) ([]Result, error) {
@@ -96,8 +97,8 @@ func Test(ctx context.Context, o Options) ([]Result, error) {
 	return results, nil
 }
 
-// begin sends the first request, its repetition, and the same body under another key. The third
-// answer shows whether executions can be distinguished from replays.
+// begin sends the first request, its repetition, and the same body with another key. If the third
+// answer differs from the first, executions can be distinguished from replays.
 func (p *probe) begin() {
 	p.first = p.ask(p.key, p.unique)
 	if !p.first.ok() {
@@ -134,8 +135,8 @@ func (p *probe) newKey() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// with returns a request with the given key, placed where the profile wants it: in the header or in
-// the body. An empty key means none.
+// with returns a request with the given body and key. The profile says whether the key is in the
+// header or in the body. If the key is empty, the request has no key.
 func (p *probe) with(key, body string) sending {
 	switch {
 	case key == "":
@@ -150,7 +151,7 @@ func (p *probe) with(key, body string) sending {
 	return sending{keys: []string{p.field(key)}, body: body}
 }
 
-// field returns key as the header field spells it.
+// field returns the value of the header field for key: in quotes if the profile requires them.
 func (p *probe) field(key string) string {
 	if p.profile.quoted {
 		return `"` + key + `"`
@@ -158,7 +159,7 @@ func (p *probe) field(key string) string {
 	return key
 }
 
-// ask sends the request under a key, with a value for the placeholder Unique.
+// ask sends the request with the given key, and with the given value in place of Unique.
 func (p *probe) ask(key, unique string) *answer {
 	return p.send(p.ctx, p.with(key, p.request.body(unique)))
 }
@@ -179,9 +180,9 @@ func (p *probe) askAll(n int, key, unique string) []*answer {
 	return answers
 }
 
-// settled repeats a request until the server no longer reports that an earlier one with the same
-// key is in progress (409 or 425). It returns the last answer. It gives up after 20 repetitions,
-// after the timeout, or when ctx ends.
+// settled repeats a request until the server no longer answers 409 or 425, which report that an
+// earlier request with the key is in progress. It returns the last answer. It gives up after 20
+// repetitions, after the timeout, or when ctx ends.
 func (p *probe) settled(key, unique string) *answer {
 	const most = 20
 	deadline := time.Now().Add(p.timeout)
@@ -201,13 +202,13 @@ func (p *probe) settled(key, unique string) *answer {
 // canTell reports whether a replay can be distinguished from an execution.
 func (p *probe) canTell() bool { return p.tells || p.again.isMarked() }
 
-// cannotTell returns the finding of a rule that needs canTell.
+// cannotTell returns the finding NotTried of a rule that can only be judged if canTell is true.
 func (p *probe) cannotTell(seen ...*answer) finding {
 	return finding{NotTried, "two requests under different keys have the same answer, and replays are not marked: a replay looks like an execution", seen}
 }
 
-// isRefusal returns "" if the answer has one of the statuses and, where the profile defines a code
-// for the rule, that code. Otherwise isRefusal returns what is wrong.
+// isRefusal returns "" if the answer has one of the given statuses. If the profile defines an error
+// code for the rule, the body must have this code too. Otherwise isRefusal returns what is wrong.
 func (p *probe) isRefusal(a *answer, statuses []int) (wrong string) {
 	switch {
 	case a.err != nil:

@@ -2,20 +2,20 @@ package conform
 
 import "slices"
 
-// Profile is a specification of idempotency keys: its rules, and the details in which
-// specifications differ.
+// Profile describes a specification of idempotency keys: its rules, and the details in which it
+// differs from other specifications.
 type Profile struct {
 	Name  string
 	Rules []Rule
 
-	quoted bool // the key field is a string of RFC 9651
+	quoted bool // the header field has the key in quotes, as a string of RFC 9651
 	inBody bool // the key is the field request_id of the body
-	// same reports whether two answers are those of one execution.
+	// same reports whether two answers count as the answer of one execution.
 	same      func(a, b *answer) bool
 	required  bool              // a request without a key is refused
-	reused    []int             // statuses for a key that comes with another request
-	codes     map[string]string // the code in the body of a refusal, by rule
-	refusedAs []int             // statuses for a malformed key
+	reused    []int             // statuses that refuse a key which another request has used
+	codes     map[string]string // the error code in the body of a refusal, by the name of the rule
+	refusedAs []int             // statuses that refuse a malformed key
 }
 
 // Rule is a requirement of a profile.
@@ -46,8 +46,8 @@ func Find(name string) (*Profile, bool) {
 	return all[i], true
 }
 
-// profiles returns all profiles. Each rule has its source in the specification, which the report
-// prints.
+// profiles returns all profiles. Each rule names its source in the specification, and the report
+// prints this source.
 func profiles() []*Profile {
 	const (
 		draft    = "draft-ietf-httpapi-idempotency-key-header-07, "

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Unique is a placeholder in the body of a Request. Each request that must differ from the others
-// gets another value in its place.
+// Unique is a placeholder in the body of a Request. A new value replaces it in each request that
+// must differ from the requests before.
 const Unique = "{{unique}}"
 
 // Request is the request that a run sends.
@@ -21,14 +21,13 @@ type Request struct {
 	Body   string
 }
 
-// Standard returns the request of a run for which the user gave none.
+// Standard returns the request that a run sends if the user gave no request.
 func Standard() *Request {
 	return &Request{Method: http.MethodPost, Header: http.Header{"Content-Type": {"application/json"}}, Body: `{"idem_conform":"` + Unique + `","number":1}`}
 }
 
 // ReadRequest parses a request: the method in a line, header fields, an empty line, and the body.
-// The path is not part of the text. ReadRequest fails if the request has an Idempotency-Key of its
-// own.
+// The text has no path. ReadRequest fails if the request has an Idempotency-Key of its own.
 func ReadRequest(text string) (*Request, error) {
 	line, rest, _ := strings.Cut(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	words := strings.Fields(line)

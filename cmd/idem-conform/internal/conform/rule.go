@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// repetition tries whether a repetition of the first request has the answer of the first request.
+// repetition tests whether the repetition of the first request got the same answer as the first
+// request.
 func repetition(p *probe) finding {
 	switch {
 	case p.again.err != nil:
@@ -22,7 +23,8 @@ func repetition(p *probe) finding {
 	return verdict("", p.first, p.again)
 }
 
-// replayMark returns the rule that replays, and only replays, have the header field set to true.
+// replayMark returns a rule about the header field that marks a replay: the repetition must have
+// the field with the value true, and the first answer must not have the field.
 func replayMark(field string) func(*probe) finding {
 	return func(p *probe) finding {
 		switch {
@@ -35,8 +37,8 @@ func replayMark(field string) func(*probe) finding {
 	}
 }
 
-// afterACut closes the connection after a request was sent, as a client does that crashes or times
-// out. Two later requests with the same key must succeed with the same answer.
+// afterACut closes the connection after it has sent a request, like a client that crashes or times
+// out. Two later requests with the same key must succeed and get the same answer.
 func afterACut(p *probe) finding {
 	if !p.canTell() {
 		return p.cannotTell()
@@ -59,9 +61,9 @@ func afterACut(p *probe) finding {
 	return verdict("", gone, second, third)
 }
 
-// atOnce sends MaxAtOnce identical requests at the same time. At least one must succeed, all
-// successes must have the same answer, and the others must be refused with 409. A later repetition
-// must have the answer of the successes.
+// atOnce sends MaxAtOnce identical requests at the same time. At least one request must succeed.
+// All requests that succeed must get the same answer, and the others must be refused with 409. A
+// later repetition must get the answer of the successful requests.
 func atOnce(p *probe) finding {
 	if !p.canTell() {
 		return p.cannotTell()
@@ -95,7 +97,7 @@ func atOnce(p *probe) finding {
 	return verdict("", executed)
 }
 
-// otherRequest sends another body under the key of the first request, which must be refused.
+// otherRequest sends another body with the key of the first request. The server must refuse it.
 func otherRequest(p *probe) finding {
 	if !p.request.hasUnique() {
 		return finding{NotTried, "the body has no " + Unique + ", so there is no other request", nil}
@@ -107,9 +109,10 @@ func otherRequest(p *probe) finding {
 	return verdict(p.isRefusal(other, p.profile.reused), p.first, other)
 }
 
-// failedRequest repeats a request that fails. The repetition is a replay if it is marked as one. If
-// the server does not mark replays, an answer that is the same under this key and another one under
-// another key shows a replay.
+// failedRequest repeats a request that fails. The server must execute the repetition, and not
+// replay the failure. An answer that is marked as a replay is one. If the server does not mark
+// replays, failedRequest assumes a replay if the repetition gets the same answer, but a request
+// with another key gets a different answer.
 func failedRequest(p *probe) finding {
 	if p.failing == "" {
 		return finding{NotTried, "there is no request that fails: give its body with --failing-body", nil}
@@ -135,7 +138,8 @@ func failedRequest(p *probe) finding {
 	return verdict("the repetition has the answer of the failed request, and a request under another key does not", failed, again, other)
 }
 
-// noKey sends a request without a key. The profile says whether it must be refused or executed.
+// noKey sends a request without a key. The profile says whether the server must refuse or execute
+// the request.
 func noKey(p *probe) finding {
 	a := p.ask("", newUnique())
 	switch {
@@ -147,7 +151,7 @@ func noKey(p *probe) finding {
 	return verdict("", a)
 }
 
-// twoKeys sends a request with two header fields Idempotency-Key, which must be refused.
+// twoKeys sends a request with two Idempotency-Key header fields. The server must refuse it.
 func twoKeys(p *probe) finding {
 	s := p.with(p.newKey(), p.request.body(newUnique()))
 	s.keys = append(s.keys, p.field(p.newKey()))
@@ -155,17 +159,18 @@ func twoKeys(p *probe) finding {
 	return verdict(p.isRefusal(a, p.profile.refusedAs), a)
 }
 
-// emptyKey sends an empty key, which must be refused.
+// emptyKey sends a request with an empty key. The server must refuse it.
 func emptyKey(p *probe) finding {
 	a := p.send(p.ctx, sending{keys: []string{p.field("")}, body: p.request.body(newUnique())})
 	return verdict(p.isRefusal(a, p.profile.refusedAs), a)
 }
 
-// longKey sends a key longer than the profile allows, which must be refused.
+// longKey sends a request with a key that is longer than the profile allows. The server must refuse
+// it.
 //
-// The ietf profile has no maximum length. There longKey sends a key of 5,000 characters, which the
-// server may refuse. If the server accepts it, a repetition must have the same answer, and a key
-// that differs only in its last character must count as another key.
+// The ietf profile has no maximum length. For this profile longKey sends a key of 5,000 characters,
+// and the server may refuse it. If the server accepts the key, a repetition must get the same
+// answer, and a key that differs only in its last character must count as another key.
 func longKey(p *probe) finding {
 	start := p.newKey()
 	if !p.profile.quoted {
@@ -186,8 +191,8 @@ func longKey(p *probe) finding {
 	if again := p.ask(start+"a", unique); !again.same(a) {
 		return verdict("the key was accepted, but the repetition has another answer", a, again)
 	}
-	// A server may truncate long keys. It would then take this key, which differs at the end, for
-	// the first one.
+	// A server that truncates long keys would take this key for the first key, because the two
+	// differ only at the end.
 	other := p.ask(start+"b", unique)
 	if other.isMarked() || p.tells && other.same(a) {
 		return verdict("another key with the same beginning got the same answer", a, other)
@@ -195,9 +200,9 @@ func longKey(p *probe) finding {
 	return verdict("", a, other)
 }
 
-// documentedRefusal provokes a refusal and tries whether it links to documentation: by a problem
-// type of RFC 9457 that is a URL, or by a Link field. A request without a key provokes it. If the
-// server executes that, another body under the first key does.
+// documentedRefusal tests whether a refusal links to documentation, either with an RFC 9457 problem
+// type that is a URL or with a Link header field. To get a refusal, it sends a request without a
+// key. If the server executes that request, it sends another body with the first key.
 func documentedRefusal(p *probe) finding {
 	a := p.ask("", newUnique())
 	if a.ok() && p.request.hasUnique() {
@@ -216,7 +221,7 @@ func documentedRefusal(p *probe) finding {
 	return verdict("", a)
 }
 
-// echo tries whether every answer has the key of its request in the Idempotency-Key field.
+// echo tests whether every answer has the key of its request in the Idempotency-Key header field.
 func echo(p *probe) finding {
 	seen := []*answer{p.first, p.again}
 	if p.request.hasUnique() {
@@ -231,15 +236,15 @@ func echo(p *probe) finding {
 }
 
 // sameJSON repeats the first request with equivalent JSON: first with other white space and another
-// order of members, then with other spellings of numbers and strings. Each must have the answer of
-// the first request.
+// order of members, then with other spellings of numbers and strings. Each repetition must get the
+// answer of the first request.
 func sameJSON(p *probe) finding {
 	body := []byte(p.request.body(p.unique))
 	var object map[string]json.RawMessage
 	if json.Unmarshal(body, &object) != nil {
 		return finding{NotTried, "the body is not a JSON object", nil}
 	}
-	ordered, _ := json.Marshal(object) // cannot fail for a map of raw JSON
+	ordered, _ := json.Marshal(object) // cannot fail, because the values are valid JSON
 	var spaced bytes.Buffer
 	_ = json.Indent(&spaced, ordered, "", "\t")
 	seen := []*answer{p.first}
@@ -259,8 +264,8 @@ func sameJSON(p *probe) finding {
 	return verdict("", seen...)
 }
 
-// respell returns a JSON body with the same meaning: each integer is written as a decimal, and the
-// first letter of each string as an escape.
+// respell returns a JSON body with the same meaning: each integer is written with a fraction, such
+// as 1.0, and the first letter of each string as an escape.
 func respell(body []byte) string {
 	token := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?`)
 	integer, letter := regexp.MustCompile(`^-?[0-9]{1,15}$`), regexp.MustCompile(`^"[a-zA-Z]`)
@@ -275,14 +280,14 @@ func respell(body []byte) string {
 	})
 }
 
-// malformedID sends a request_id that is not a UUID, which must be refused.
+// malformedID sends a request whose request_id is not a UUID. The server must refuse it.
 func malformedID(p *probe) finding {
 	a := p.ask("not-a-uuid", newUnique())
 	return verdict(p.isRefusal(a, p.profile.refusedAs), a)
 }
 
-// principal repeats the first request with the credential of another principal, which must not get
-// the stored answer of the first.
+// principal repeats the first request with the credential of another principal. The other principal
+// must not get the stored answer of the first principal.
 func principal(p *probe) finding {
 	if p.other == nil {
 		return finding{NotTried, "there is no other principal: give a credential with --other-principal", nil}

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// shortSecret is the length up to which a part of a credential is not hidden. Hiding "a" would make
-// every text unreadable.
+// shortSecret is the length in bytes up to which a part of a credential is not hidden. Hiding every
+// "a", for example, would make a text unreadable.
 const shortSecret = 3
 
 // secretPattern returns a pattern that matches the credentials of a run in a text, or nil if there
@@ -87,7 +87,7 @@ func escapedPattern(secret string) string {
 // its position in the text modulo three, and there are three patterns. The first and last
 // characters also encode bits of the neighboring bytes, so the patterns leave them out.
 func base64Patterns(secret string) (patterns []string) {
-	const shortest = 8 // characters; a shorter pattern would match by chance
+	const shortest = 8 // in characters; a shorter pattern could match other text by chance
 	for before := range 3 {
 		encoded := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), secret...))
 		first, end := (before*8+5)/6, (before+len(secret))*8/6

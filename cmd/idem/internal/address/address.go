@@ -1,5 +1,5 @@
-// Package address determines the address of the database in the way of psql: from flags, from a URL
-// or a connection string, and from environment variables.
+// Package address determines the address of the database as psql does: from flags, from a URL or a
+// connection string, and from environment variables.
 package address
 
 import (
@@ -32,7 +32,8 @@ type Flags struct {
 
 // String returns the connection string for the flags and DATABASE_URL. pgx fills in all other
 // settings from ~/.pgpass and from PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGSSLMODE,
-// PGSERVICE and so on. The flags are appended, because the last value of a setting counts.
+// PGSERVICE and so on. The flags are appended to DATABASE_URL, because the last value of a setting
+// counts.
 func (f Flags) String(getenv func(string) string) string {
 	base, name := f.DBName, ""
 	if !isAddress(base) {
@@ -49,10 +50,10 @@ func (f Flags) String(getenv func(string) string) string {
 	return withSettings(base, settings)
 }
 
-// Config returns the pool configuration of a command. The pool is small, and it sends statements in
-// a mode that works behind a pooler in transaction mode: it prepares no named statement, which a later
-// transaction would look for on another connection. Config fails if the address is malformed. Its
-// errors do not show passwords.
+// Config returns the pool configuration of a command. The pool is small. It prepares no named
+// statements, so it works behind a pooler in transaction mode, which may run the next transaction
+// on a server connection without the prepared statement. Config fails if the address is malformed.
+// Its errors contain no passwords.
 func (f Flags) Config(getenv func(string) string, command string) (*pgxpool.Config, error) {
 	for from, text := range map[string]string{"-d": f.DBName, "DATABASE_URL": getenv("DATABASE_URL")} {
 		if err := checkScheme(from, text); err != nil {
@@ -64,7 +65,8 @@ func (f Flags) Config(getenv func(string) string, command string) (*pgxpool.Conf
 		return nil, err
 	}
 	config.MaxConns, config.MinConns = 4, 0
-	// Times are in UTC, whatever the local time zone, so that people in two places see the same.
+	// Times are in UTC, and not in the local time zone, so that people in different places see the
+	// same times.
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
 		return nil
@@ -79,11 +81,11 @@ func (f Flags) Config(getenv func(string) string, command string) (*pgxpool.Conf
 	return config, nil
 }
 
-// connectTimeout applies if PGCONNECT_TIMEOUT is not set.
+// connectTimeout limits an attempt to connect if PGCONNECT_TIMEOUT is not set.
 const connectTimeout = 10 * time.Second
 
-// checkScheme rejects a URL of another kind of server. pgx would take the URL for the name of a
-// database and quote it in errors, with its password.
+// checkScheme rejects a URL whose scheme is not that of Postgres. pgx would take such a URL for the
+// name of a database, and would show it in errors together with the password.
 func checkScheme(from, text string) error {
 	scheme, _, found := strings.Cut(text, "://")
 	if !found || isURL(text) || strings.Contains(scheme, "=") { // a key-value string may have a URL as a value
@@ -100,8 +102,8 @@ func isURL(text string) bool {
 // isAddress reports whether text is a URL or a connection string, and not the name of a database.
 func isAddress(text string) bool { return isURL(text) || strings.Contains(text, "=") }
 
-// withQuery adds settings to the query of a URL. The last value of a name counts, and the query
-// takes precedence over the rest of the URL.
+// withQuery adds settings to the query of a URL. If a name occurs twice, the last value counts. The
+// query takes precedence over the rest of the URL.
 func withQuery(base string, settings [][2]string) string {
 	separator := "?"
 	if strings.Contains(base, "?") {
@@ -116,7 +118,7 @@ func withQuery(base string, settings [][2]string) string {
 	return base
 }
 
-// withSettings adds settings to a connection string, in which the last value of a name counts.
+// withSettings adds settings to a connection string. If a name occurs twice, the last value counts.
 func withSettings(base string, settings [][2]string) string {
 	text := base
 	for _, s := range settings {
@@ -137,8 +139,8 @@ func Describe(c *pgconn.Config) string {
 }
 
 // Refused turns the error of a failed connection into one line with the cause and a remedy. If
-// several hosts were tried, it lists the cause for each: with one standby down, a person must not
-// look for the fault at the primary. Other errors are returned as they are.
+// several hosts were tried, it lists the cause for each host, so that a person sees which of them
+// fails and why. It returns other errors unchanged.
 func Refused(err error) error {
 	var connect *pgconn.ConnectError
 	if !errors.As(err, &connect) {
@@ -166,8 +168,8 @@ type attempt struct {
 	err  error
 }
 
-// attempts returns the last error of each host, or nil if there was only one host. With
-// sslmode=prefer, pgx connects to each host twice.
+// attempts returns the last error of each host, or nil if there was only one host. A host may have
+// two errors, because with sslmode=prefer pgx tries each host twice.
 func attempts(connect *pgconn.ConnectError) (tried []attempt) {
 	hosts := map[string]bool{fmt.Sprint(connect.Config.Host, connect.Config.Port): true}
 	for _, f := range connect.Config.Fallbacks {
@@ -211,7 +213,7 @@ func reason(err error) (cause, remedy string) {
 	return lastLine(err), "check the address: -d, DATABASE_URL, PGHOST, PGSSLMODE"
 }
 
-// adviceOf returns the remedy for a SQLSTATE that a server answers at connection.
+// adviceOf returns the remedy for the SQLSTATE with which a server refused a connection.
 func adviceOf(code string) string {
 	switch code {
 	case "28P01", "28000":
@@ -232,7 +234,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// lastLine returns the last line of an error: pgconn lists the attempts before the cause.
+// lastLine returns the last line of an error, in which pgconn states the cause after a list of
+// attempts.
 func lastLine(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])

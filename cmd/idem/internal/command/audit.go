@@ -36,7 +36,8 @@ var auditTable = table[record.AuditEntry]{
 	},
 }
 
-// Run lists what people did. The list has no mark for --after: --older continues it.
+// Run lists what people did, the latest first. To continue the list, a person gives --older; there
+// is no --after.
 func (c *auditCommand) Run(s *session) error {
 	if c.Operation != "" && new(pgtype.UUID).Scan(c.Operation) != nil {
 		return usage("%q is not an operation id", page.Safe(c.Operation))
@@ -48,8 +49,9 @@ func (c *auditCommand) Run(s *session) error {
 	})
 }
 
-// actedOn describes the object of a change: a dead letter, a relay, or an operation or record. An
-// operation has the execution id of its record, so both are shown in the same way.
+// actedOn describes the object of a change: a dead letter, a relay, or an operation or record. The
+// id of an operation is the execution id of its record, so operations and records are shown in the
+// same way.
 func actedOn(a *record.AuditEntry) string {
 	switch {
 	case a.MessageID != "":

@@ -15,11 +15,11 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// changeTimeout limits the time for the change of one object.
+// changeTimeout limits the time in which one object is changed.
 const changeTimeout = 10 * time.Second
 
-// batch has the flags of a command that changes one object by its id, or with --all each object
-// that the filters select.
+// batch has the flags of a command that changes either one object, given by its id, or with --all
+// every object that the filters select.
 type batch struct {
 	ID     string `arg:"" optional:"" help:"Id, as the list prints it."`
 	All    bool   `help:"All that the filters select, up to --limit, in place of an id."`
@@ -41,10 +41,9 @@ func (b *batch) check(filtered bool, filters string) error {
 }
 
 // changeSpec says how objects are changed, and how the change is described. The commands retry,
-// resolve, cancel, redrive, drop, evict and forget each have one, and share preview, question,
-// progress and report.
+// resolve, cancel, redrive, drop, evict and forget each pass a changeSpec to the function change.
 type changeSpec[T any] struct {
-	kind       string // of the objects, in the plural
+	kind       string // what the objects are, in the plural, such as "dead letters"
 	will, done string // verbs, such as "cancels" and "canceled"
 	name       func(*T) string
 	table      *table[T]
@@ -52,15 +51,16 @@ type changeSpec[T any] struct {
 	do         func(context.Context, *T) error
 }
 
-// skippedError means that an object has changed since it was read, so that it was not changed.
+// skippedError means that another process changed an object after it was read, so the command left
+// it as it is.
 type skippedError struct{ error }
 
 // change asks for confirmation, and then changes each object until a change fails. It skips objects
 // that have changed since they were read, and fails if it skipped all of them.
 //
-// Each object is changed in a transaction of its own: one transaction for all would hold its locks
-// for long, and would undo everything for one failure. The error after a failure therefore says how
-// many objects were changed before.
+// Each object is changed in a transaction of its own. A single transaction would hold its locks for
+// long, and one failure would roll back all changes. If a change fails, the earlier changes stay,
+// so the error says how many objects were changed.
 func change[T any](s *session, b *batch, found []T, c *changeSpec[T]) error {
 	described := fmt.Sprintf("%d %s", len(found), c.kind)
 	if len(found) == 1 {
@@ -113,8 +113,8 @@ func change[T any](s *session, b *batch, found []T, c *changeSpec[T]) error {
 	})
 }
 
-// changeOne changes an object with a timeout. It fails if ctx is done, so that an interrupt stops
-// between two objects.
+// changeOne changes one object, within changeTimeout. It fails if ctx is done, so that an interrupt
+// stops the command between two objects.
 func changeOne[T any](ctx context.Context, object *T, c *changeSpec[T]) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -128,9 +128,9 @@ func changeOne[T any](ctx context.Context, object *T, c *changeSpec[T]) error {
 	return err
 }
 
-// preview prints what a change will do. If there will be a question, it writes to standard error,
-// above the question. Otherwise it writes to standard output, above the result. With --json the
-// document has the preview instead.
+// preview prints what a change will do. If the command will ask for confirmation, it writes to
+// standard error, above the question. Otherwise it writes to standard output, above the result. It
+// writes nothing with --json, because the JSON document contains the preview.
 func (s *session) preview(agreed confirmFlag, sentences []string) {
 	p := s.page
 	if !agreed.Yes && s.InIsTerminal {
@@ -143,14 +143,14 @@ func (s *session) preview(agreed confirmFlag, sentences []string) {
 	}
 }
 
-// confirmFlag has the flag that answers the confirmation of a change.
+// confirmFlag has the flag --yes, with which a command does not ask for confirmation.
 type confirmFlag struct {
 	Yes bool `short:"y" help:"Do not ask for confirmation."`
 }
 
-// ask says what the command will do, and waits for the answer. It returns nil if the person agrees,
-// and an error otherwise. Without a terminal it returns an error unless --yes was given:
-// a script must state that it wants the change.
+// ask prints what the command will do, and waits for the answer. It returns nil if the person
+// agrees or gave --yes, and an error otherwise. It also returns an error if there is no terminal,
+// so a script must give --yes.
 func (c confirmFlag) ask(s *session, will string) error {
 	if c.Yes {
 		return nil
@@ -160,7 +160,7 @@ func (c confirmFlag) ask(s *session, will string) error {
 	}
 	fmt.Fprintf(s.Stderr, "This %s.\nContinue? [y/N] ", will)
 	answer, err := readLine(s.ctx, s)
-	if !strings.HasSuffix(answer, "\n") { // the input ended within the line
+	if !strings.HasSuffix(answer, "\n") { // the input ended before the end of the line
 		fmt.Fprintln(s.Stderr)
 	}
 	if err != nil {
@@ -189,7 +189,7 @@ func readLine(ctx context.Context, s *session) (string, error) {
 	}
 }
 
-// auditFlags has the flags of a command that makes a change which idem.audit records.
+// auditFlags has the flags of a command whose changes are recorded in the table idem.audit.
 type auditFlags struct {
 	Reason string `placeholder:"TEXT" help:"Reason of the change, which idem audit shows."`
 	Person string `placeholder:"NAME" help:"Person who makes the change, in addition to the database role. Default: the variable IDEM_PERSON, or USER."`

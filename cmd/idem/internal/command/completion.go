@@ -8,14 +8,15 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completeCommand is the hidden command that the scripts of completion call. Words are the words of
-// the command line after the name of the program. The last of them is the word at the cursor.
+// completeCommand is the hidden command __complete, which the completion scripts of the shells
+// call. Words has the words of the command line after the name of the program, up to the word at
+// the cursor.
 type completeCommand struct {
 	Words []string `arg:"" optional:""`
 }
 
-// Run prints the possible completions of the last word, one on a line. It reads the grammar, so that
-// a new command or flag needs no change in the scripts.
+// Run prints the possible completions of the last word, one per line. It derives them from the
+// declared commands and flags, so that a new command or flag needs no change in the scripts.
 func (c *completeCommand) Run(s *session) error {
 	words := c.Words
 	if len(words) > 0 && words[0] == "--" {
@@ -31,10 +32,10 @@ func (c *completeCommand) Run(s *session) error {
 	return nil
 }
 
-// completions returns the possible completions of the last word. The words before it select the command.
-// If the word before the last is a flag that needs a value, the completions are the values of the
-// flag. If the last word begins with "-", they are the flags of the command. Otherwise they are
-// subcommands and values of arguments.
+// completions returns the possible completions of the last word. The words before it select the
+// command. If the word before the last is a flag that needs a value, the completions are the values
+// of the flag. If the last word begins with "-", the completions are the flags of the command.
+// Otherwise they are subcommands and values of arguments.
 func completions(node *kong.Node, words []string) []string {
 	if len(words) == 0 {
 		words = []string{""}
@@ -79,7 +80,7 @@ func completions(node *kong.Node, words []string) []string {
 }
 
 // flagNeedingValue returns the flag that word names, if the next word is its value. It returns nil
-// for a flag without a value, and for a word such as --flag=value.
+// for a flag that takes no value, and for a word such as --flag=value.
 func flagNeedingValue(node *kong.Node, word string) *kong.Flag {
 	for _, flag := range flagsOf(node) {
 		if (word == "--"+flag.Name || flag.Short != 0 && word == "-"+string(flag.Short)) && !flag.IsBool() {
@@ -92,12 +93,13 @@ func flagNeedingValue(node *kong.Node, word string) *kong.Flag {
 // flagsOf returns the flags of a command and of the commands above it.
 func flagsOf(node *kong.Node) []*kong.Flag { return slices.Concat(node.AllFlags(true)...) }
 
-// enumOf returns the possible values of a flag or an argument. An empty value is the default.
+// enumOf returns the possible values of a flag or an argument, without the empty value, which
+// stands for the default.
 func enumOf(value *kong.Value) []string {
 	return slices.DeleteFunc(value.EnumSlice(), func(choice string) bool { return choice == "" })
 }
 
-// matching returns the words with the prefix, sorted.
+// matching returns the words that begin with prefix, sorted.
 func matching(all []string, prefix string) []string {
 	found := slices.DeleteFunc(all, func(word string) bool { return !strings.HasPrefix(word, prefix) })
 	slices.Sort(found)
@@ -115,7 +117,7 @@ func (c completionCommand) Run(s *session) error {
 }
 
 // scripts has the completion script of each shell. Each script passes the words up to the cursor to
-// the hidden command __complete, and offers the lines of its output.
+// the hidden command idem __complete, and offers the lines that the command prints.
 var scripts = map[string]string{
 	"bash": `_idem() {
 	local IFS=$'\n' word

@@ -44,8 +44,9 @@ func (f deadLetterFilter) of(id string) record.DeadLetterFilter {
 	return record.DeadLetterFilter{Only: db.LetterName{Side: f.Side, Consumer: f.Consumer, Source: f.Source, ID: id}}
 }
 
-// find returns the dead letter with a message id. It fails if there is none, or more than one: a
-// producer chooses its ids, so two sources or consumers may have the same.
+// find returns the dead letter with a message id. It fails if there is none, or more than one.
+// Several dead letters may have one id, because two sources may use the same ids and a message may
+// fail at two consumers.
 func (f deadLetterFilter) find(s *session, id string, reveal bool) (*record.DeadLetter, error) {
 	filter := f.of(id)
 	filter.Limit, filter.Reveal = 2, reveal
@@ -77,7 +78,7 @@ func deadLetterName(l db.LetterName) string {
 	return fmt.Sprintf("%s of source %s at consumer %s", page.Safe(l.ID), page.Safe(l.Source), page.Safe(l.Consumer))
 }
 
-// deadLetterTable shows no error text: see redact.
+// deadLetterTable shows no error texts, because they may contain a part of the payload.
 var deadLetterTable = table[record.DeadLetter]{
 	"no dead letters",
 	page.Columns("SIDE", "CONSUMER", "SOURCE", "ID", "KEY", ">DEAD FOR", ">ATTEMPTS", "CLASS", "NOTE"),
@@ -91,8 +92,8 @@ var deadLetterTable = table[record.DeadLetter]{
 	},
 }
 
-// redact abridges the keys, unless whole is set. It also removes the reasons: a reason is
-// the text of an error, which may contain a part of the payload. Only dead show prints it.
+// redact abridges the keys unless whole is true. It also removes the reasons: a reason is the text
+// of an error, which may contain a part of the payload. Only idem dead show prints the reason.
 func redact(all []record.DeadLetter, whole bool) {
 	for i := range all {
 		abridge(&all[i].Key, whole)
@@ -142,7 +143,7 @@ type shownDeadLetter struct {
 	PayloadText *string           `json:"payload_text,omitempty"` // set if the payload is UTF-8
 }
 
-// Run shows a dead letter, with its contents if they are asked for.
+// Run shows a dead letter. With --reveal it also shows the headers and the payload.
 func (c *deadShowCommand) Run(s *session) error {
 	found, err := c.find(s, c.ID, c.Reveal)
 	if err != nil {
@@ -172,8 +173,8 @@ func (k sealKeys) sealerOf(s *session, l *record.DeadLetter) (*seal.Sealer, erro
 	return k.sealerFor(s, "the dead letter "+deadLetterName(l.LetterName), l.SealedBy)
 }
 
-// text prints the facts, and with --reveal headers and payload. A payload that is no text would
-// disturb the terminal, and is in the JSON document.
+// text prints the facts, and with --reveal headers and payload. A payload that is not UTF-8 could
+// disturb the terminal, so only --json shows it.
 func (c *deadShowCommand) text(p *page.Page, l *shownDeadLetter) {
 	pairs := []page.Pair{{Name: "id", Value: page.Safe(l.ID)}, {Name: "side", Value: l.Side}}
 	if l.Side == deadletter.Outbox {
@@ -227,8 +228,8 @@ type deadLetterSelection struct {
 	deadLetterCriteria
 }
 
-// choose returns the selected dead letters. It fails if there are none. With an id, the flags of
-// deadLetterFilter only tell messages of the same id apart.
+// choose returns the selected dead letters. It fails if there are none. If an id is given, the
+// flags of deadLetterFilter choose among the dead letters with that id.
 func (c *deadLetterSelection) choose(s *session) ([]record.DeadLetter, error) {
 	filtered := c.deadLetterFilter != deadLetterFilter{} || c.deadLetterCriteria != deadLetterCriteria{}
 	if err := c.check(filtered, "--side, --consumer, --source, --class or --older"); err != nil {
@@ -256,7 +257,8 @@ func (c *deadLetterSelection) choose(s *session) ([]record.DeadLetter, error) {
 	return found, nil
 }
 
-// change changes the dead letters.
+// change asks for confirmation and calls do for each dead letter. will and done describe the
+// change.
 func (c *deadLetterSelection) change(
 	s *session, found []record.DeadLetter, will, done string, do func(context.Context, *record.DeadLetter) error,
 ) error {
@@ -269,8 +271,8 @@ func (c *deadLetterSelection) change(
 	})
 }
 
-// errDeadLetterChanged means that a dead letter was redriven, dropped or dead-lettered again
-// meanwhile.
+// errDeadLetterChanged means that a dead letter was redriven, dropped or dead-lettered again after
+// it was read.
 var errDeadLetterChanged = skippedError{noRecord("nothing was done: each dead letter has changed since it was read")}
 
 type deadRedriveCommand struct {
@@ -284,7 +286,7 @@ func (c *deadRedriveCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	// A missing key must fail before the first change, and not between two dead letters.
+	// If a seal key is missing, the command must fail before it changes the first dead letter.
 	for i := range found {
 		if l := &found[i]; l.Side == deadletter.Outbox {
 			if _, err := c.sealerOf(s, l); err != nil {
@@ -301,9 +303,10 @@ func (c *deadRedriveCommand) Run(s *session) error {
 	})
 }
 
-// redrive redrives a dead letter on its side. A message of the inbox only becomes due again: the
-// consumer opens it. A message of the outbox is inserted again. The outbox stores messages in
-// clear, so a sealed dead letter has to be opened here.
+// redrive redrives a dead letter of the inbox or of the outbox. A dead letter of the inbox is only
+// marked as due again, and its consumer decrypts it. A dead letter of the outbox is inserted into
+// the outbox again. The outbox stores messages unencrypted, so redrive must decrypt a sealed dead
+// letter.
 func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.DeadLetter) error {
 	if l.Side == deadletter.Inbox {
 		return inbox.Redrive(ctx, s.pool, inbox.Ref{Consumer: l.Consumer, Source: l.Source, ID: l.ID})
@@ -327,8 +330,8 @@ func (c *deadDropCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	// inbox.Drop and outbox.Drop delete whatever has the id. DropDeadLetter deletes only what was
-	// read.
+	// inbox.Drop and outbox.Drop delete the dead letter even if it changed after the person saw it.
+	// DropDeadLetter deletes it only if it is unchanged.
 	return c.change(s, found, "deletes for good", "deleted", func(ctx context.Context, l *record.DeadLetter) error {
 		dropped, err := record.DropDeadLetter(ctx, s.pool, changeTimeout, l)
 		if err == nil && !dropped {

@@ -6,10 +6,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// detail is what the help of a command says besides its flags.
+// detail is the help of a command besides its flags: a description and an example.
 type detail struct{ about, example string }
 
-// details has the detail of each command, by its words.
+// details has the detailed help of each command, by the words of the command, such as "dead list".
 var details = map[string]detail{
 	"doctor": {`Only reads. Connect as a member of pg_monitor, to see the sessions of other roles, and give the role of the program with --role. The exit
 code is 3 if there is a warning or a problem, and otherwise 6 if a check was not possible; notes do not count. A table above 64 MB is scanned for
@@ -130,7 +130,7 @@ idem completion fish > ~/.config/fish/completions/idem.fish`,
 	"version": {example: "idem version --json"},
 }
 
-// addDetails gives the details to kong.
+// addDetails sets the detailed help in the model of the parser.
 func addDetails(k *kong.Kong) error {
 	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
 		if command, ok := node.(*kong.Node); ok {

@@ -19,8 +19,8 @@ type doctorCommand struct {
 	sealKeys
 }
 
-// Run runs all checks. The doctor compares the keys of --seal-keys with those of the records, and
-// needs only their ids.
+// Run runs all checks. It passes on only the ids of the seal keys, with which the doctor looks for
+// records that were sealed with another key.
 func (c *doctorCommand) Run(s *session) error {
 	secrets, err := c.secrets(s)
 	if err != nil {
@@ -36,8 +36,8 @@ func (c *doctorCommand) Run(s *session) error {
 	})
 }
 
-// runChecks runs the checks of doctor or verify, prints the findings, and returns the error for the
-// exit code.
+// runChecks runs the checks of idem doctor or idem verify, prints the findings, and returns the
+// error that sets the exit code.
 func runChecks(s *session, all bool, run func(progress func(name string, done, of int)) ([]doctor.Result, error)) error {
 	results, err := run(func(name string, done, of int) { s.progress("%d of %d: %s", done+1, of, name) })
 	s.progress("")
@@ -51,7 +51,7 @@ func runChecks(s *session, all bool, run func(progress func(name string, done, o
 	return shown.verdict()
 }
 
-// shownChecks is the JSON document of doctor and verify.
+// shownChecks is the JSON document of idem doctor and idem verify.
 type shownChecks struct {
 	Problems int             `json:"problems"`
 	Warnings int             `json:"warnings"`
@@ -60,8 +60,8 @@ type shownChecks struct {
 	Checks   []doctor.Result `json:"checks"`
 }
 
-// verdict returns the error for the exit code. A check that could not be made counts as well,
-// unless there are findings.
+// verdict returns the error that sets the exit code: errFound if there is a warning or a problem,
+// and otherwise errUnknown if a check could not be made.
 func (s *shownChecks) verdict() error {
 	switch {
 	case s.Warnings+s.Problems > 0:
@@ -78,8 +78,8 @@ func newShownChecks(results []doctor.Result) shownChecks {
 	return shownChecks{n[doctor.Problem], n[doctor.Warning], n[doctor.Note], n[doctor.Unknown], results}
 }
 
-// text prints all findings, the most severe first. If all is set, it also prints the checks without
-// a finding.
+// text prints all findings, the most severe first. If all is true, it also prints the checks
+// without a finding.
 func (s *shownChecks) text(p *page.Page, all bool) {
 	for _, level := range []doctor.Level{doctor.Problem, doctor.Warning, doctor.Note, doctor.Unknown} {
 		for _, found := range mergeFindings(s.Checks, level) {
@@ -97,8 +97,8 @@ func (s *shownChecks) text(p *page.Page, all bool) {
 		len(s.Checks), s.Problems, s.Warnings, s.Notes, s.Unknown)
 }
 
-// mergedFinding is a finding with all checks that made it. Many checks have the same finding if, for
-// example, the table is missing.
+// mergedFinding is a finding with the names of all checks that reported it. Many checks report the
+// same finding if, for example, the table is missing.
 type mergedFinding struct {
 	doctor.Finding
 	checks []string
@@ -141,7 +141,8 @@ type verifyCommand struct {
 	All     bool   `short:"a" help:"Also show the checks that found nothing."`
 }
 
-// Run runs the checks of verify, with --against also on the other database.
+// Run runs the checks of idem verify. With --against it also compares the database with another
+// one.
 func (c *verifyCommand) Run(s *session) error {
 	pool, err := s.connected()
 	if err != nil {
@@ -151,7 +152,7 @@ func (c *verifyCommand) Run(s *session) error {
 	if c.Against != "" {
 		config, err := address.Flags{DBName: c.Against}.Config(func(name string) string {
 			if name == "DATABASE_URL" {
-				return "" // it names the database under test, and not the one to compare with
+				return "" // DATABASE_URL names the database under test, and not the one of --against
 			}
 			return s.Getenv(name)
 		}, s.name)

@@ -19,9 +19,9 @@ type evictCommand struct {
 
 // Run checks the record, asks for confirmation, and deletes the record.
 //
-// It refuses to delete the record of an operation that has not ended: the next call would begin the
-// operation again, while the first one still runs or is parked. It deletes the record only if the
-// record still belongs to the execution that the person named.
+// It refuses to delete the record of an operation that has not ended. Without the record, the next
+// call with the key would begin a second operation while the first one still runs or is parked. Run
+// deletes the record only if the record still has the execution id of --execution.
 func (c *evictCommand) Run(s *session) error {
 	if err := c.resolve(s); err != nil {
 		return err
@@ -59,8 +59,9 @@ func (c *evictCommand) Run(s *session) error {
 	})
 }
 
-// find returns the record of the key, and its operation if it belongs to one. Both may be nil. It
-// reads both in one transaction, so that they fit together.
+// find returns the record of the key, or nil if there is none. If an operation holds the key, find
+// returns the operation too. It uses two statements, so the operation may have ended or may have
+// been purged after the record was read.
 func (n *recordArgs) find(s *session) (found *record.Record, operation *record.Operation, err error) {
 	err = s.inTx(func(ctx context.Context, tx pgx.Tx) (err error) {
 		if found, err = record.Find(ctx, tx, n.Scope, n.Key, false); err == nil && found != nil && found.State == record.Running {
@@ -71,7 +72,7 @@ func (n *recordArgs) find(s *session) (found *record.Record, operation *record.O
 	return found, operation, err
 }
 
-// consequence says what the deletion means for the next call with the key.
+// consequence says what the next call with the key will do if the record is deleted.
 func consequence(r *record.Record) string {
 	switch {
 	case r.Expired:

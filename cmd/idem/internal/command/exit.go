@@ -31,7 +31,7 @@ const (
 	exitSignal = 128 // plus the number of the signal
 )
 
-// errFound ends a command that has printed what it found.
+// errFound ends a command that has printed what it found. The exit code is exitFound.
 var errFound = errors.New("found")
 
 // errUnknown ends a command that found nothing, but could not check everything. The command has
@@ -46,13 +46,13 @@ type exitError struct {
 
 func (e exitError) Error() string { return e.text }
 
-// noRecord returns the error for an object of the command that does not exist.
+// noRecord returns the error of a command whose arguments select no existing object.
 func noRecord(format string, args ...any) error {
 	return exitError{exitNoRecord, fmt.Sprintf(format, args...)}
 }
 
-// unchanged returns the error of a command that changed nothing: not confirmed, or the state does
-// not allow it.
+// unchanged returns the error of a command that changed nothing, because the person did not
+// confirm, or because the state of the object does not allow the change.
 func unchanged(format string, args ...any) error {
 	return exitError{exitRefused, fmt.Sprintf(format, args...)}
 }
@@ -66,7 +66,7 @@ func usage(format string, args ...any) error {
 //
 // The order of the cases matters. An interrupt can end a command in the middle of a COMMIT. Then
 // finish reports the unknown outcome, and not the interrupt. Any other error after an interrupt is
-// a consequence of it, such as a canceled statement, and finish reports the interrupt.
+// a consequence of the interrupt, such as a canceled statement, so finish reports the interrupt.
 func finish(ctx context.Context, w World, err error) int {
 	var parse *kong.ParseError
 	var interrupted Interrupted
@@ -79,7 +79,7 @@ func finish(ctx context.Context, w World, err error) int {
 	case errors.Is(err, errUnknown), errors.Is(err, errStandby):
 		printError(w, err.Error())
 		return exitUnknown
-	case errors.Is(err, record.ErrUnknown): // also if a signal interrupted the COMMIT
+	case errors.Is(err, record.ErrUnknown): // comes before the interrupt, which may have caused it
 		printError(w, err.Error())
 		return exitFailed
 	case errors.As(context.Cause(ctx), &interrupted), errors.As(err, &interrupted):
@@ -96,14 +96,14 @@ func finish(ctx context.Context, w World, err error) int {
 	return exitFailed
 }
 
-// printError writes text to standard error, in one line with the name of the program. An error of
-// the library begins with the same prefix, which would appear twice.
+// printError writes text to standard error, in one line with the name of the program. It removes
+// the prefix "idem: " from an error of the library, because the prefix would appear twice.
 func printError(w World, text string) {
 	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "idem: ")
 	fmt.Fprintf(w.Stderr, "idem: %s\n", page.Safe(text))
 }
 
-// helpOf returns the command that prints the help for the words that were parsed.
+// helpOf returns the command line that prints the help of the command whose parsing failed.
 func helpOf(parse *kong.ParseError) string {
 	if command := parse.Context.Command(); command != "" {
 		return "idem " + strings.Fields(command)[0] + " --help"
@@ -112,7 +112,7 @@ func helpOf(parse *kong.ParseError) string {
 }
 
 // explained adds what to do about an error of the database. It returns other errors unchanged,
-// since those of the library say what to do.
+// since the errors of the library already say what to do.
 func explained(err error) error {
 	if refused := address.Refused(err); refused != err {
 		return refused
@@ -127,7 +127,8 @@ func explained(err error) error {
 	return fmt.Errorf("%s (SQLSTATE %s)", server.Message, server.Code)
 }
 
-// errStandby ends a command that printed what a standby knows, but whose answer needs the primary.
+// errStandby ends a command that printed what a standby knows, although a complete answer needs the
+// primary.
 var errStandby = errors.New("a standby does not have the locks, sessions and processes of the primary")
 
 // standbyTimeout limits the query that asks whether the server is a standby.
@@ -137,13 +138,13 @@ const standbyTimeout = 2 * time.Second
 // have. doctor is not listed, because it has a check for standbys.
 var needsPrimary = map[string]bool{"stuck": true, "explain": true, "stats": true, "outbox stats": true, "operation list": true, "operation show": true}
 
-// checkStandby adds a note to the result of a command that read from a standby: its data is as old
-// as the last replayed change. If the answer of the command depends on locks or sessions,
+// checkStandby prints a note if the command read from a standby, whose data is only as new as the
+// last replayed change. If the command succeeded but its answer depends on locks or sessions,
 // checkStandby returns errStandby.
 //
-// It runs after the command, so that a command on a primary is not delayed by another query before
-// its result. It leaves errors of the command alone. If it cannot find out whether the server is a
-// standby, it says nothing.
+// It runs after the command, so that its query does not delay the result of a command on a primary.
+// If the command failed, checkStandby returns that error without a note. If it cannot find out
+// whether the server is a standby, it prints nothing.
 func (s *session) checkStandby(err error) error {
 	if s.pool == nil || err != nil && !errors.Is(err, errFound) && !errors.Is(err, errUnknown) {
 		return err

@@ -25,7 +25,7 @@ type explainCommand struct {
 	request
 }
 
-// Verdicts of explain.
+// The verdicts of idem explain: what the next call with the key would get.
 const (
 	executes = "executes" // the function runs
 	replays  = "replays"  // the call returns the stored response
@@ -35,9 +35,9 @@ const (
 
 // Run predicts the next call with the key.
 //
-// It reads the state twice. idem.Lookup sees what a call sees, including a key that an uncommitted
-// transaction holds, and rejects a scope or key as a call does. The transactions then read the
-// record, the operation and the session that holds the key, which explain the state.
+// It first calls idem.Lookup, which sees the key as a call does: it detects an uncommitted
+// transaction that holds the key, and rejects an invalid scope or key. Then Run reads the facts
+// that explain the state: the session that holds the key, the record and the operation.
 func (c *explainCommand) Run(s *session) error {
 	if err := c.resolve(s); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (c *explainCommand) Run(s *session) error {
 	return s.show(e, e.text)
 }
 
-// explanation is the JSON document of idem explain, and the text for a person.
+// explanation is the JSON document of idem explain. The text for a person is made from it.
 type explanation struct {
 	Verdict string         `json:"verdict"` // executes, replays, refused or waits
 	Error   string         `json:"error,omitempty"`
@@ -88,11 +88,12 @@ type explanation struct {
 	Holder  *record.Holder `json:"held_by,omitempty"` // the session whose transaction holds the key
 }
 
-// explain decides the verdict. The cases are in the order in which a call checks them.
+// explain decides the verdict. It checks the cases in the order in which a call checks them.
 //
-// A key that an uncommitted transaction holds has the state processing and no execution id, because
-// the row is not visible. Next come a missing and an expired record, where the call executes. A
-// live record is compared by its hash before its state matters.
+// First, an uncommitted transaction may hold the key. Lookup then reports the state processing
+// without an execution id, because the row is not visible. Next, if the record is missing or
+// expired, the call executes. For a live record the hash is compared first, and then its state is
+// considered.
 func explain(r *record.Record, entry idem.Entry, hashes []*requestHash, operation *record.Operation) *explanation {
 	e := &explanation{Hashes: hashes, Record: r}
 	if r != nil {
@@ -126,7 +127,8 @@ func explain(r *record.Record, entry idem.Entry, hashes []*requestHash, operatio
 	return e
 }
 
-// explainOperation sets the verdict for a key that an operation holds.
+// explainOperation sets the verdict for a key that an operation holds. o is nil if the operation
+// ended or was purged meanwhile.
 func (e *explanation) explainOperation(o *record.Operation) {
 	switch {
 	case o == nil:
@@ -150,7 +152,7 @@ func (e *explanation) explainOperation(o *record.Operation) {
 	}
 }
 
-// replay sets the verdict for a record with a response.
+// replay sets the verdict for a record with a stored response.
 func (e *explanation) replay(r *record.Record) {
 	e.Verdict, e.Reason = replays, "the effect of execution "+r.ExecutionID+" is committed"
 	if r.State == record.Failed {
@@ -161,7 +163,7 @@ func (e *explanation) replay(r *record.Record) {
 	}
 }
 
-// since says when the claim was made, if that is known.
+// since says since when the key is held, or returns "" if that time is unknown.
 func since(entry idem.Entry) string {
 	if entry.Since.IsZero() {
 		return ""
@@ -177,7 +179,7 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// text prints the verdict and its reason first, and then the facts behind them.
+// text prints the verdict and its reason first, and then the hashes, the session and the record.
 func (e *explanation) text(p *page.Page) {
 	verdict := map[string]string{
 		executes: p.Yellow("executes") + ": the function runs",
@@ -208,7 +210,8 @@ func (e *explanation) text(p *page.Page) {
 	}
 }
 
-// request has the flags for a request whose hash is compared with the recorded one.
+// request has the flags that describe a request. The command compares its hash with the hash in the
+// record.
 type request struct {
 	Request     string   `placeholder:"FILE" help:"File with the body of the request. -: standard input."`
 	Without     []string `placeholder:"POINTER" sep:"none" help:"JSON pointer to a value that the hash leaves out, as in idem.Without. May be repeated."`
@@ -219,18 +222,19 @@ type request struct {
 	Hash        string   `placeholder:"HEX" help:"The hash, for a program with a Fingerprint of its own."`
 }
 
-// requestHash is the hash of the request in one of the ways that the library offers.
+// requestHash is the hash of the request, computed as Way says: by a function of the library, or
+// given with --hash.
 type requestHash struct {
 	Way  string `json:"way"`
 	Hash string `json:"hash,omitempty"`
 	Err  string `json:"error,omitempty"` // why there is no hash
-	Same *bool  `json:"same"`            // equal to the recorded hash; nil if there is none
+	Same *bool  `json:"same"`            // whether Hash is the recorded hash; nil if one of them is missing
 }
 
 // hashes returns the hashes of the request: the hash itself if --hash was given, the body as
 // HashJSON and HashBytes hash it, and the fingerprint of idemhttp if --method was given. The
-// command cannot know which of them the program uses. If one matches, the request is the recorded
-// one.
+// command computes several because it cannot know which one the program uses. If one of them equals
+// the recorded hash, the request is the recorded request.
 func (r *request) hashes() ([]*requestHash, error) {
 	var all []*requestHash
 	if r.Hash != "" {
@@ -272,7 +276,7 @@ func (r *request) hashes() ([]*requestHash, error) {
 	return all, nil
 }
 
-// newRequestHash returns a hash, or the reason why the request has none, such as a body that is no
+// newRequestHash returns a hash, or the reason why the request has none, such as a body that is not
 // JSON.
 func newRequestHash(way string, sum idem.Hash, err error) *requestHash {
 	if err != nil {
@@ -292,11 +296,11 @@ func (r *request) fingerprint(body []byte) (idem.Hash, error) {
 	return idemhttp.FingerprintWithout(r.Without...)(req, body)
 }
 
-// maxRequest is the maximum size of a request body that is read.
+// maxRequest is the maximum size of a request body, in bytes.
 const maxRequest = 64 << 20
 
-// read returns the body of the request. A larger body than any that a program would hash is
-// refused, and not read into memory.
+// read returns the body of the request. It fails for a body larger than maxRequest, so that a wrong
+// file cannot fill the memory.
 func (r *request) read() ([]byte, error) {
 	file := os.Stdin
 	if r.Request != "-" {
@@ -324,12 +328,12 @@ func compare(hashes []*requestHash, recorded string) {
 	}
 }
 
-// anySame reports whether one of the hashes is the recorded one.
+// anySame reports whether one of the hashes equals the recorded hash.
 func anySame(hashes []*requestHash) bool {
 	return slices.ContainsFunc(hashes, func(h *requestHash) bool { return h.Same != nil && *h.Same })
 }
 
-// text returns the hash, and how it compares with the recorded one.
+// text returns the hash, and whether it equals the recorded hash.
 func (h *requestHash) text(p *page.Page) string {
 	switch {
 	case h.Err != "":

@@ -13,7 +13,7 @@ import (
 
 // grammar declares all commands and flags for kong. kong calls the method Run of the selected
 // command. The table details has the detailed help of each command. The groups separate commands
-// that only look from commands that change something.
+// that only read from commands that change something.
 type grammar struct {
 	globals
 

@@ -15,7 +15,7 @@ type helpCommand struct {
 	Topic []string `arg:"" optional:"" help:"topics, one of the terms, or a command. Default: the list of commands."`
 }
 
-// Run prints all terms, one term, or the help of a command.
+// Run prints all terms of the glossary, one term, or the help of a command.
 func (c helpCommand) Run(s *session) error {
 	name := strings.ToLower(strings.Join(c.Topic, " "))
 	terms := glossary.Terms
@@ -35,7 +35,7 @@ func (c helpCommand) Run(s *session) error {
 }
 
 // ofCommand prints the help of a command. It parses the topic with --help appended, which makes
-// kong print the help. It fails if the topic is no command.
+// kong print the help. It fails if the topic is not a command.
 func (c helpCommand) ofCommand(s *session) error {
 	parser, err := newParser(new(grammar), s.World)
 	if err != nil {

@@ -19,7 +19,8 @@ type inboxCommand struct {
 
 type inboxStatsCommand struct{}
 
-// consumerTable shows for each consumer how long it has had a failing message, and a dead letter.
+// consumerTable shows for each consumer the number of failing messages and of dead letters, and
+// since when there has been one of each.
 var consumerTable = table[record.Consumer]{
 	"no message fails, and there are no dead letters",
 	page.Columns("CONSUMER", ">FAILING", ">SINCE", ">ATTEMPTS", "NEXT TRY", ">DEAD", ">SINCE"),
@@ -55,8 +56,8 @@ func ageOf(at *time.Time, now time.Time) string {
 	return page.Age(now.Sub(*at))
 }
 
-// nextTry returns when the message is retried, or "" if that is unknown. A message that is due
-// needs a delivery by the broker.
+// nextTry returns when the message is retried, or "" if at is nil. A message that is due is retried
+// when the broker delivers it again.
 func nextTry(at *time.Time, now time.Time) string {
 	switch {
 	case at == nil:
@@ -74,8 +75,8 @@ type inboxListCommand struct {
 	fullFlag
 }
 
-// failingTable shows when a message is tried again. "in progress" covers a process that was killed
-// in an attempt: the database cannot tell the two apart.
+// failingTable shows when a message is tried again. "in progress" means that the last attempt has
+// no recorded outcome: it still runs, or its process was killed. The database cannot tell which.
 var failingTable = table[record.Failing]{
 	"no message fails",
 	page.Columns("CONSUMER", "SOURCE", "ID", "KEY", ">SINCE", ">ATTEMPTS", "NEXT TRY"),
@@ -84,15 +85,15 @@ var failingTable = table[record.Failing]{
 		if f.NextAt != nil {
 			next = nextTry(f.NextAt, f.Now)
 		}
-		if f.Hindered > 0 { // usually because of a lock timeout, which is no fault of the message
+		if f.Hindered > 0 { // attempts that failed without a fault of the message, usually by a lock timeout
 			attempts += fmt.Sprintf(" (%d not counted)", f.Hindered)
 		}
 		return []string{page.Safe(f.Consumer), page.Safe(f.Source), page.Safe(f.ID), page.Safe(f.Key), ageOf(&f.Since, f.Now), attempts, next}
 	},
 }
 
-// Run lists failing messages. It has no mark for --after: the list is in the order of the first
-// failure, and a message that is handled leaves it.
+// Run lists failing messages, sorted by the time of their first failure. The list cannot be
+// continued with --after, because it changes quickly: a handled message disappears from it.
 func (c *inboxListCommand) Run(s *session) error {
 	return showList(s, c.Limit, "messages", &failingTable, nil, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.Failing, error) {
 		found, err := record.FailingMessages(ctx, tx, c.Consumer, c.Source, limit)

@@ -15,30 +15,30 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// limitFlag is the flag of each list for its maximum length.
+// limitFlag has the flag --limit of the commands that print a list.
 type limitFlag struct {
 	Limit int `default:"50" help:"Maximum number of rows, up to 10000. Default: ${default}."`
 }
 
-// fullFlag is the flag of each command that prints keys.
+// fullFlag has the flag --full of the commands that print keys. Without it, keys are abridged.
 type fullFlag struct {
 	Full bool `help:"Show whole keys."`
 }
 
-// afterFlag is the flag of each list that a further call can continue.
+// afterFlag has the flag --after of the lists that a second command can continue.
 type afterFlag struct {
 	After string `placeholder:"MARK" help:"Continue after this mark, which the end of a list prints."`
 }
 
-// table says how rows are printed. A list, a preview and a section of a report use it in the same
-// way.
+// table describes how rows of type T are printed: in a list, in the preview of a change, and in a
+// section of a report.
 type table[T any] struct {
 	none    string // printed if there are no rows
 	columns []page.Column
 	row     func(p *page.Page, r *T) []string
 }
 
-// print writes the rows, or the text for an empty list.
+// print writes the rows, or the text none if there are no rows.
 func (t *table[T]) print(p *page.Page, rows []T) {
 	if len(rows) == 0 {
 		p.Printf("%s\n", t.none)
@@ -51,9 +51,10 @@ func (t *table[T]) print(p *page.Page, rows []T) {
 	p.Table(t.columns, cells)
 }
 
-// showList prints the rows that read returns, or a JSON document that has them under name. It reads
-// one row more than limit, to know whether there are more. mark returns the mark of a row for
-// --after; it may be nil or return "".
+// showList prints the rows that the function read returns, or with --json a document with the rows
+// in the field name. It asks for one row more than limit, to learn whether the list continues. The
+// function mark returns the value of --after that continues the list behind a row. It is nil for a
+// list that cannot be continued.
 func showList[T any](
 	s *session, limit int, name string, t *table[T], mark func(*T) string, read func(ctx context.Context, tx pgx.Tx, limit int) ([]T, error),
 ) error {
@@ -93,7 +94,8 @@ func checkLimit(limit int) error {
 	return nil
 }
 
-// queryTx runs a query in a transaction with --timeout, and returns its result.
+// queryTx calls query in a transaction whose statements are limited by --timeout, and returns the
+// result.
 func queryTx[T any](s *session, query func(context.Context, pgx.Tx) (T, error)) (result T, err error) {
 	err = s.inTx(func(ctx context.Context, tx pgx.Tx) (err error) {
 		result, err = query(ctx, tx)
@@ -102,8 +104,9 @@ func queryTx[T any](s *session, query func(context.Context, pgx.Tx) (T, error)) 
 	return result, err
 }
 
-// encodeMark returns the mark for a row with these names. The names are the columns of the sort
-// order: a list continues behind the mark even if its row was deleted meanwhile.
+// encodeMark returns the value of --after that continues a list behind a row. names are the row's
+// values in the columns by which the list is sorted. The list can continue even if the row was
+// deleted meanwhile.
 func encodeMark(names ...string) string {
 	for i := range names {
 		names[i] = url.PathEscape(names[i])
@@ -111,7 +114,7 @@ func encodeMark(names ...string) string {
 	return strings.Join(names, "/")
 }
 
-// decodeMark is the inverse of encodeMark for n names. It returns empty names for an empty mark.
+// decodeMark is the inverse of encodeMark for n names. For an empty mark it returns n empty names.
 func decodeMark(mark string, n int) ([]string, error) {
 	if mark == "" {
 		return make([]string, n), nil
@@ -162,7 +165,7 @@ func (c *listCommand) Run(s *session) error {
 	}
 	mark := func(r *record.Record) string { return encodeMark(r.Scope, r.Key) }
 	if !c.Full {
-		mark = nil // the key is abridged
+		mark = nil // no mark: it would contain the whole key
 	}
 	err = showList(s, c.Limit, "records", &recordTable, mark, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.Record, error) {
 		filter.Limit = limit
@@ -172,7 +175,8 @@ func (c *listCommand) Run(s *session) error {
 		}
 		return found, err
 	})
-	// 57014 is query_canceled. The general advice for it names --scope, which matters most here.
+	// 57014 is query_canceled: --timeout has ended the query. --scope helps most, because it is the
+	// only filter for which the list uses the index.
 	if txn.HasCode(err, "57014") && c.Scope == "" {
 		return errors.New("--timeout ended the list: without --scope it may scan all records; add --scope, or raise --timeout")
 	}

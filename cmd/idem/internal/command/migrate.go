@@ -48,7 +48,7 @@ func shownMigrations(all []migrate.Migration) []map[string]any {
 }
 
 // config returns the configuration of a pool whose sessions run as the role of --role. That role
-// owns the tables, and a role that only calls must not be able to alter them.
+// then owns the tables, so that the role of the program does not own them and cannot alter them.
 func (o owner) config(s *session) (*pgxpool.Config, error) {
 	config, err := s.globals.Config(s.Getenv, s.name)
 	if err == nil && o.Role != "" {
@@ -57,7 +57,8 @@ func (o owner) config(s *session) (*pgxpool.Config, error) {
 	return config, err
 }
 
-// status returns all migrations, and a database/sql connection to run them. The caller closes it.
+// status returns all migrations, and a database/sql handle to run them. The caller closes the
+// handle.
 func (o owner) status(s *session) (*sql.DB, []migrate.Migration, error) {
 	config, err := o.config(s)
 	if err != nil {
@@ -102,8 +103,9 @@ func (c *migrateUpCommand) Run(s *session) error {
 	})
 }
 
-// uninterruptible returns a context that a signal does not cancel. A migration that has begun runs
-// to its end and releases its lock. It also gives the command more time to end after a signal.
+// uninterruptible returns a context that a signal does not cancel. So a migration that has begun
+// runs to its end and releases its lock. uninterruptible also extends the grace period of the
+// command after a signal.
 func uninterruptible(s *session) context.Context {
 	s.isUninterruptible.Store(true)
 	return context.WithoutCancel(s.ctx)
@@ -113,7 +115,8 @@ func uninterruptible(s *session) context.Context {
 func isPending(m migrate.Migration) bool { return m.AppliedAt.IsZero() }
 
 // checkSchemaExists returns an error if all migrations count as applied, but the table idem.records
-// is missing. That is so if the schema was dropped or not restored, and the version table was kept.
+// is missing. This happens if the schema was dropped or not restored, but the version table was
+// kept.
 func checkSchemaExists(s *session, db *sql.DB) error {
 	var there bool
 	if err := db.QueryRowContext(s.ctx, "SELECT to_regclass('idem.records') IS NOT NULL").Scan(&there); err != nil || there {

@@ -72,7 +72,8 @@ var operationTable = table[record.Operation]{
 	},
 }
 
-// Run lists operations. The mark is the id of the last one: its creation time is read from its row.
+// Run lists operations. The mark for --after is the id of the last operation in the list. The next
+// list reads the creation time of that operation, and continues with operations created before it.
 func (c *operationListCommand) Run(s *session) error {
 	if c.After != "" && new(pgtype.UUID).Scan(c.After) != nil {
 		return usage("--after must be a mark that the end of a list printed")
@@ -91,8 +92,8 @@ func (c *operationListCommand) Run(s *session) error {
 	})
 }
 
-// openOperations opens the last errors, and abridges the keys unless whole is set. Without a Sealer
-// a sealed error stays "sealed".
+// openOperations decrypts the last errors, and abridges the keys unless whole is true. If sealer is
+// nil, the text of a sealed error stays "sealed".
 func openOperations(all []record.Operation, sealer idem.Sealer, whole bool) {
 	record.OpenErrors(all, sealer)
 	for i := range all {
@@ -100,7 +101,7 @@ func openOperations(all []record.Operation, sealer idem.Sealer, whole bool) {
 	}
 }
 
-// maxCellLength is the maximum number of characters of a text in a table.
+// maxCellLength is the maximum length of a reason or an error in a table, in characters.
 const maxCellLength = 200
 
 // reasonOf returns why an operation is parked: the code and the text. It returns "" if the
@@ -120,8 +121,8 @@ func lastErrorOf(o *record.Operation) string {
 	return fmt.Sprintf("%s: %s", attemptOf(o), page.Safe(page.Clipped(o.LastError.Text, maxCellLength)))
 }
 
-// attemptOf says which attempt failed last, when it failed, and when the next one begins. Without a
-// step, the function itself has returned the error.
+// attemptOf says which attempt failed last, when it failed, and when the next one begins. If the
+// error names no step, the function of the operation returned it.
 func attemptOf(o *record.Operation) string {
 	e := o.LastError
 	what := fmt.Sprintf("run %d of the function", e.Attempt)
@@ -135,7 +136,8 @@ func attemptOf(o *record.Operation) string {
 	return what
 }
 
-// operationState returns the state of an operation for display.
+// operationState returns the state of an operation for display. It adds "undoing" or "canceled"
+// until the operation has ended.
 func operationState(p *page.Page, o *record.Operation) string {
 	state := o.State
 	if o.State == record.Parked {
@@ -151,8 +153,8 @@ func operationState(p *page.Page, o *record.Operation) string {
 	return state
 }
 
-// printOperations prints a table of operations below a title, and what to do about them. It prints
-// nothing if there are none.
+// printOperations prints a title, a table of operations, and the remedy. It prints nothing if there
+// are no operations.
 func printOperations(p *page.Page, title, remedy string, all []record.Operation) {
 	if len(all) == 0 {
 		return

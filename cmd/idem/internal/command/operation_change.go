@@ -27,11 +27,12 @@ type operationSelection struct {
 	Older span   `placeholder:"SPAN" help:"With --all: begun longer ago than this."`
 }
 
-// choose returns the selected operations. All of them are in state. One that is selected by its id
-// may also be in one of the states also. choose fails if there are none.
+// choose returns the selected operations, and fails if there are none. With --all it selects only
+// operations in the given state. An operation that is selected by its id may also be in one of the
+// additional states.
 //
-// It only finds out what the person means. Package operation checks the state again in the
-// transaction of the change, because an operation may be resumed while the person reads.
+// An operation may be resumed between this selection and the person's confirmation. Therefore
+// package operation checks the state again in the transaction of the change.
 func (c *operationSelection) choose(s *session, state string, also ...string) ([]record.Operation, error) {
 	filtered := c.Name != "" || c.Step != "" || c.Scope != "" || c.Older != 0
 	if err := c.check(filtered, "--name, --step, --scope or --older"); err != nil {
@@ -63,8 +64,8 @@ func (c *operationSelection) choose(s *session, state string, also ...string) ([
 	return found, err
 }
 
-// changeOperations changes operations. It translates the errors of package operation: an operation
-// that was purged or resumed since it was read is skipped.
+// changeOperations asks for confirmation and calls do for each operation. It skips an operation
+// that was purged or resumed since it was read.
 func changeOperations(
 	s *session, b *batch, found []record.Operation, will, done string, preview []string, do func(context.Context, *record.Operation) error,
 ) error {
@@ -99,8 +100,9 @@ func (c *operationRetryCommand) Run(s *session) error {
 	})
 }
 
-// operationCancelCommand has two flags for operations that their code cannot end: the outside call
-// must not be repeated, or the code no longer fits.
+// operationCancelCommand has two flags for special cases. --without-calling is for an outside call
+// in doubt that must not be repeated. --without-code is for code that keeps failing or no longer
+// fits the recorded steps.
 type operationCancelCommand struct {
 	operationSelection
 	State          string `enum:"parked,running" default:"parked" placeholder:"STATE" help:"With --all: parked or running. Default: ${default}."`
@@ -130,8 +132,9 @@ func (c *operationCancelCommand) Run(s *session) error {
 	})
 }
 
-// previewCancel describes what Cancel would do. For several operations it counts those with steps
-// to undo, and those with a call in doubt.
+// previewCancel describes what Cancel would do to the operations. For several operations it only
+// counts them: those with steps to undo or to keep, and those whose call in doubt is repeated,
+// asked about or left to a person.
 func previewCancel(s *session, found []record.Operation, opts []operation.CancelOption) ([]string, error) {
 	var asks, repeats, parks, undoes, keeps int
 	count := func(n *int, so bool) {
@@ -145,7 +148,7 @@ func previewCancel(s *session, found []record.Operation, opts []operation.Cancel
 		cancel()
 		switch {
 		case errors.Is(err, operation.ErrNotParked), errors.Is(err, operation.ErrUnknownOperation):
-			continue // the operation has ended or was purged since it was listed
+			continue // the operation ended or was purged after it was listed
 		case err != nil:
 			return nil, err
 		case len(found) == 1:
@@ -179,9 +182,10 @@ type operationResolveCommand struct {
 
 // Run resolves a call in doubt of a parked operation.
 //
-// The finding names the epoch that was read. If the operation was resumed meanwhile, Resolve fails,
-// and the finding is not applied to another attempt. That matters most here: the person has asked
-// the other side about one attempt, and knows nothing of a later one.
+// Run passes to Resolve the epoch that it has read: a number that grows each time a process takes
+// over the operation. If the operation was resumed meanwhile, the epochs differ and Resolve fails.
+// Otherwise an outcome that the person learned about one attempt could be recorded for a later
+// attempt.
 func (c *operationResolveCommand) Run(s *session) error {
 	value, err := c.value(s)
 	if err != nil {
@@ -201,21 +205,23 @@ func (c *operationResolveCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	// A step and an undo take different flags: an undo has no value and cannot be refused.
+	// The call of an undo takes fewer flags than the call of a step: an undo has no value and
+	// cannot be refused.
 	call := c.call(record.CallsInDoubt(o, steps))
 	switch {
 	case call == nil:
 		return unchanged("nothing was changed: operation %s has no such call in doubt; see retry and cancel", o.ID)
 	case call.IsUndo() && c.Value != "":
 		return usage("the call is an undo, which has no value: leave out --value")
-	// Without a value the function would get the zero value of its type, which is rarely right.
+	// Without --value, the function of the operation would get a zero value as the result of the
+	// call, which is rarely right.
 	case !call.IsUndo() && c.Happened && c.Value == "":
 		return usage("give what the call returned: --value JSON, or --value null if it returned nothing")
 	case call.IsUndo() && c.Refused != "":
 		return usage("the call is an undo, which cannot be refused")
 	}
 	var options []idem.Option
-	if !call.IsUndo() || !c.NotHappened { // an undo that is made again records nothing to seal
+	if !call.IsUndo() || !c.NotHappened { // for an undo to be made again, Resolve stores no value to seal
 		sealer, err := c.sealerFor(s, "the operation", o.Input.SealedBy)
 		if err != nil {
 			return err
@@ -234,7 +240,8 @@ func (c *operationResolveCommand) Run(s *session) error {
 		})
 }
 
-// finding returns what the flags state about a call, for Resolve and as a text.
+// finding returns the outcome of the call that the flags state: as an argument for Resolve, and as
+// text for the person.
 func (c *operationResolveCommand) finding(call *record.CallInDoubt, value json.RawMessage) (finding operation.Finding, outcome string) {
 	switch {
 	case c.Happened:
@@ -259,7 +266,7 @@ func (c *operationResolveCommand) call(doubts []record.CallInDoubt) *record.Call
 }
 
 // value returns the value of the call as JSON. It fails if the flags contradict each other or the
-// value is no JSON.
+// value is not JSON.
 func (c *operationResolveCommand) value(s *session) (json.RawMessage, error) {
 	switch {
 	case !c.Happened && !c.NotHappened && c.Refused == "":

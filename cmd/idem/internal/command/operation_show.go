@@ -28,13 +28,13 @@ type operationShowCommand struct {
 type timeline struct {
 	*record.Operation
 	InDoubt []shownCall     `json:"in_doubt,omitempty"`
-	Undos   []string        `json:"undos,omitempty"` // still to run, in this order
-	Kept    []string        `json:"kept,omitempty"`  // done, and not undone
+	Undos   []string        `json:"undos,omitempty"` // names of the steps whose undo is still to run, in this order
+	Kept    []string        `json:"kept,omitempty"`  // names of the done steps that are not undone
 	Input   *record.Value   `json:"input"`
 	Steps   []record.Step   `json:"steps"`
 	Signals []record.Signal `json:"signals"`
 
-	full   bool // show the whole keys of calls
+	full   bool // show the keys of calls in full
 	reveal bool
 }
 
@@ -82,8 +82,8 @@ func (c *operationShowCommand) Run(s *session) error {
 	return s.show(&t, t.text)
 }
 
-// readUndos reads which undos are still to run, and which done steps are not undone. An
-// operation that was purged since Run has read it is shown without them.
+// readUndos reads which undos are still to run, and which done steps are not undone. If the
+// operation was purged meanwhile, both lists stay empty.
 func (t *timeline) readUndos(s *session) error {
 	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
 	defer cancel()
@@ -95,9 +95,9 @@ func (t *timeline) readUndos(s *session) error {
 	return nil
 }
 
-// open decrypts the input and the values of steps and signals. Each value is bound to its
-// operation, and to its step or signal. So a value that was copied from another place in the
-// database does not open.
+// open decrypts the input and the values of steps and signals. The encryption binds each value to
+// its operation, and to its step or signal. So decryption fails for a value that was copied from
+// another place in the database.
 func (t *timeline) open(s *session, keys sealKeys, sealer idem.Sealer) error {
 	open := func(what string, v *record.Value, bound []byte) error {
 		if _, err := keys.sealerFor(s, what, v.SealedBy); err != nil {
@@ -139,7 +139,7 @@ func (t *timeline) text(p *page.Page) {
 	}
 }
 
-// row returns the cells of an entry of the timeline.
+// row returns the table cells for an entry of the timeline.
 func (t *timeline) row(p *page.Page, e *record.Event) []string {
 	number, value, outcome := "", "", e.Outcome
 	if e.Seq > 0 {
@@ -168,8 +168,8 @@ func (t *timeline) remedy() string {
 	return text
 }
 
-// facts returns everything that is known of an operation, apart from its steps. While it runs, they
-// say who executes it: a process, no process, or its child.
+// facts returns everything that is known of an operation, apart from its steps. For a running
+// operation it says whether a process executes it, or which child operation it waits for.
 func (t *timeline) facts(p *page.Page) []page.Pair {
 	facts := []page.Pair{
 		{Name: "operation id", Value: t.ID},
@@ -229,7 +229,7 @@ func (t *timeline) facts(p *page.Page) []page.Pair {
 	return facts
 }
 
-// doubtName names a call, or the call of an undo, for display.
+// doubtName describes a call in doubt: the call of a step, or the call of the undo of a step.
 func doubtName(d *record.CallInDoubt) string {
 	if d.IsUndo() {
 		return "the undo of step " + page.Safe(record.UndoName(d.Name))
@@ -237,7 +237,7 @@ func doubtName(d *record.CallInDoubt) string {
 	return "step " + page.Safe(d.Name)
 }
 
-// shownText returns a value for display.
+// shownText returns a value for display, or its size if it was not read or is not text.
 func shownText(v *record.Value) string {
 	switch {
 	case v.Stored == nil:

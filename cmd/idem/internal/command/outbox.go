@@ -29,8 +29,8 @@ type outboxListCommand struct {
 	fullFlag
 }
 
-// messageTable shows why a message waits: it failed and has a next attempt, or it waits behind a
-// message of its key that failed.
+// messageTable shows in NEXT TRY why a message is held: it failed and has a next attempt, or it
+// waits behind a failed message of its topic and key.
 var messageTable = table[record.Message]{
 	"no messages",
 	page.Columns(">SEQ", "ID", "TOPIC", "KEY", ">AGE", "STATE", ">ATTEMPTS", "NEXT TRY", "CLASS"),
@@ -50,8 +50,8 @@ var messageTable = table[record.Message]{
 	},
 }
 
-// Run lists messages. Delayed messages are in a table of their own, in the order in which they become
-// due, so they have no mark for --after.
+// Run lists messages. Delayed messages come from a table of their own and are sorted by due time.
+// That list cannot be continued with --after, because the mark is a sequence number.
 func (c *outboxListCommand) Run(s *session) error {
 	list, mark := record.Messages, func(m *record.Message) string { return strconv.FormatInt(m.Seq, 10) }
 	if c.State == "delayed" {
@@ -104,15 +104,15 @@ type shownOutbox struct {
 	Waiting       int        `json:"waiting"`
 	Held          int        `json:"held"`
 	HeldKeys      int        `json:"held_keys"`
-	Delayed       int        `json:"delayed"` // not due yet; not included in the other counts
+	Delayed       int        `json:"delayed"` // messages that are not due yet; the other counts do not include them
 	NextDue       *time.Time `json:"next_due"`
 	DeadLetters   int        `json:"dead_letters"`
-	CountedTo     int        `json:"counted_to"` // a count of this value means this number or more
+	CountedTo     int        `json:"counted_to"` // a count of this value means "this number or more"
 	RelayedLanes  int        `json:"relayed_lanes"`
 	Lanes         int        `json:"lanes"`
 }
 
-// text prints the figures. A count that has reached the limit is shown as "or more".
+// text prints the figures. If a count has reached the limit CountedTo, "or more" is added.
 func (o shownOutbox) text(p *page.Page) {
 	count := func(n int) string { return page.AtLeast(int64(n), int64(o.CountedTo)) }
 	oldest, held, dead := "-", count(o.Held), count(o.DeadLetters)
@@ -149,8 +149,8 @@ type forgotten struct {
 	Relay string `json:"relay"`
 }
 
-// Run releases the topics of a relay. Package outbox refuses that while the relay runs, because the
-// relay would claim its topics again.
+// Run releases the topics of a relay. Package outbox refuses to release them while the relay runs,
+// because the relay would claim its topics again.
 func (c *outboxForgetCommand) Run(s *session) error {
 	pool, err := s.connected()
 	if err != nil {

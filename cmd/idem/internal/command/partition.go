@@ -21,7 +21,7 @@ type partitionCommand struct {
 	confirmFlag
 }
 
-// Run partitions the table, or with --abort removes what an interrupted run left.
+// Run partitions the table. With --abort it removes what an interrupted run left in the database.
 func (c *partitionCommand) Run(s *session) error {
 	if c.Share <= 0 || c.Share > 1 {
 		return usage("--share must be above 0 and at most 1")
@@ -64,7 +64,8 @@ func (c *partitionCommand) Run(s *session) error {
 	})
 }
 
-// abort removes what an interrupted run left. The old table has all rows, so nothing is lost.
+// abort drops the copy of the table and the trigger that an interrupted run left in the database.
+// No data is lost, because the old table has all rows.
 func (c *partitionCommand) abort(s *session, pool *pgxpool.Pool, config partition.Config) error {
 	if err := c.ask(s, fmt.Sprintf("drops the trigger of idem.%s and its unfinished copy", c.Table)); err != nil {
 		return err
@@ -97,5 +98,5 @@ type shownPartition struct {
 	Copied   int64   `json:"copied"`
 	Compared int64   `json:"compared"`
 	Seconds  float64 `json:"seconds"`
-	Waited   float64 `json:"writers_waited_seconds"` // the longest wait
+	Waited   float64 `json:"writers_waited_seconds"` // the longest time that writers waited
 }

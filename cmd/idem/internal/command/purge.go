@@ -17,8 +17,8 @@ type purgeCommand struct {
 	confirmFlag
 }
 
-// Run purges all tables once, after confirmation. It prints the report also if the sweep failed
-// after the first table.
+// Run purges all tables once, after confirmation. If the purge fails after the first table, Run
+// prints the report and then returns the error.
 func (c *purgeCommand) Run(s *session) error {
 	options := purge.Options{
 		DryRun: c.DryRun, Max: time.Duration(c.Max), Grace: time.Duration(c.Grace), Share: c.Share,
@@ -40,8 +40,8 @@ func (c *purgeCommand) Run(s *session) error {
 			return err
 		}
 	}
-	// Each table has a sweep of its own. If a sweep fails, what the earlier ones did is printed
-	// before the error.
+	// Once sweeps one table after the other. If a sweep fails, the report of the earlier sweeps is
+	// printed before the error.
 	report, err := purge.Once(s.ctx, pool, options)
 	s.progress("")
 	if err != nil && len(report.Tables) == 0 {
@@ -56,8 +56,8 @@ func (c *purgeCommand) Run(s *session) error {
 	return unfinished(report)
 }
 
-// unfinished returns an error if a sweep ended early, so that a scheduler notices it. A sweep that
-// reached --max, or that another process is making, does not count.
+// unfinished returns an error if a sweep ended early, so that a scheduler sees that the command
+// failed. It returns nil for a sweep that reached --max or that another process is making.
 func unfinished(report purge.Report) error {
 	for _, sweep := range report.Tables {
 		switch sweep.Ended {
@@ -69,7 +69,7 @@ func unfinished(report purge.Report) error {
 	return nil
 }
 
-// describeSweep returns a line with a progress bar.
+// describeSweep returns a line with a progress bar for the sweep of a table.
 func describeSweep(p purge.Progress) string {
 	share := 0
 	if p.TotalPages > 0 {

@@ -1,9 +1,9 @@
-// Package command implements the commands of the program idem. Each command is a struct with its
-// flags, in the file of its name. The other files have what the commands share: parsing, the
-// connection, output and exit codes.
+// Package command implements the commands of the program idem. Each command is a struct whose
+// fields are the flags of the command. Commands share parsing, the database connection, output and
+// exit codes.
 //
-// A command prints its result to standard output, as text or with --json as one document, and
-// nothing else. Questions, notes and errors go to standard error. The exit code says how it ended.
+// A command prints only its result to standard output: as text, or as JSON with --json. Questions,
+// notes and errors go to standard error. The exit code says how the command ended.
 package command
 
 import (
@@ -25,7 +25,7 @@ const description = "Operates the tables of github.com/idem-go/idem in Postgres.
 	"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 found something (doctor, verify, stuck, migrate status), 4 no such record, " +
 	"5 nothing changed because it was not confirmed, 6 not everything could be checked, 130 interrupted."
 
-// Run executes the command that w.Args name, and returns the exit code.
+// Run parses the command line w.Args, executes the command, and returns the exit code.
 func Run(ctx context.Context, w World) int {
 	var g grammar
 	parser, err := newParser(&g, w)
@@ -47,8 +47,8 @@ func Run(ctx context.Context, w World) int {
 	}))
 }
 
-// gracePeriod returns how long an interrupted command may take to end. It may release a lock, wait
-// for the answer to a COMMIT, or finish the migrations that it has begun.
+// gracePeriod returns how long an interrupted command may take to end. In this time the command can
+// release a lock, wait for the answer to a COMMIT, or finish a migration.
 func (s *session) gracePeriod() time.Duration {
 	if s.isUninterruptible.Load() {
 		return time.Minute
@@ -56,9 +56,9 @@ func (s *session) gracePeriod() time.Duration {
 	return 5 * time.Second
 }
 
-// runWithGrace runs command. After an interrupt it waits for command during the grace period, and
-// then returns the cause of ctx while command still runs. The program then exits, and the server
-// rolls back when the connection is closed.
+// runWithGrace calls the function command and returns its error. When an interrupt ends ctx,
+// runWithGrace waits for the function only for the grace period, and then returns the cause of ctx.
+// The program then exits although the function still runs, and Postgres rolls back its transaction.
 func runWithGrace(ctx context.Context, gracePeriod func() time.Duration, command func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- command() }()
@@ -75,7 +75,8 @@ func runWithGrace(ctx context.Context, gracePeriod func() time.Duration, command
 	}
 }
 
-// newParser returns the parser of the command line. It has no help flag of its own: see helpFlag.
+// newParser returns the parser of the command line. It turns off kong's own help flag, which
+// helpFlag replaces.
 func newParser(g *grammar, w World) (*kong.Kong, error) {
 	return kong.New(g,
 		kong.Name("idem"),
@@ -89,9 +90,9 @@ func newParser(g *grammar, w World) (*kong.Kong, error) {
 }
 
 // World has everything outside the program that a command uses, apart from the database. Tests pass
-// their own.
+// a World of their own.
 type World struct {
-	Args   []string // without the name of the program
+	Args   []string // the command line without the name of the program
 	Getenv func(string) string
 	Now    func() time.Time
 
@@ -101,7 +102,7 @@ type World struct {
 	InIsTerminal, OutIsTerminal, ErrIsTerminal bool
 }
 
-// Interrupted is the cause of the context of a command after a signal.
+// Interrupted is the error with which a signal cancels the context of a command (context.Cause).
 type Interrupted struct{ Signal syscall.Signal }
 
 func (i Interrupted) Error() string {

@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// sealKeys has the flag for the keys that open sealed values.
+// sealKeys has the flag --seal-keys, which names the keys that decrypt sealed values.
 type sealKeys struct {
 	SealKeys string `name:"seal-keys" placeholder:"FILE" help:"File with keys of package seal: lines of ID=SECRET, the secret in base64. Default: the variable IDEM_SEAL_KEYS, with commas instead of lines."`
 }
@@ -53,12 +53,14 @@ func (k sealKeys) sealer(s *session) (idem.Sealer, error) {
 	if err != nil || len(secrets) == 0 {
 		return nil, err
 	}
-	// A Sealer needs a primary key to seal with. Callers only open values, so any key will do.
+	// A Sealer needs a primary key, with which it encrypts. Callers of this method only decrypt, so
+	// any of the keys will do.
 	return seal.New(seal.Keys{Primary: slices.Sorted(maps.Keys(secrets))[0], Secrets: secrets}), nil
 }
 
-// sealerFor returns the Sealer that opens an object which is sealed with a key, or nil if the key
-// id is empty. It fails if the key is not among the given ones.
+// sealerFor returns a Sealer for an object that is sealed with the key keyID, or nil if keyID is
+// empty, because then the object is not sealed. It fails if the person did not give that key. The
+// error calls the object what.
 func (k sealKeys) sealerFor(s *session, what, keyID string) (*seal.Sealer, error) {
 	if keyID == "" {
 		return nil, nil
@@ -73,7 +75,7 @@ func (k sealKeys) sealerFor(s *session, what, keyID string) (*seal.Sealer, error
 	return seal.New(seal.Keys{Primary: keyID, Secrets: secrets}), nil
 }
 
-// notOpened explains the error of opening an object.
+// notOpened returns err with the possible causes added, if an object could not be decrypted.
 func notOpened(what, keyID string, err error) error {
 	if errors.Is(err, seal.ErrTampered) {
 		return fmt.Errorf("%s does not open with the key %q: it was changed or moved from another place, or the key id has another secret", what, page.Safe(keyID))
@@ -81,8 +83,8 @@ func notOpened(what, keyID string, err error) error {
 	return err
 }
 
-// open decrypts the response of a record, if it is sealed. The seal is bound to the record, so open
-// rebuilds the record as package db does before it opens a replay.
+// open decrypts the response of a record, if it is sealed. The encryption is bound to the columns
+// of the record, so open builds the same db.Record as a call that replays the response.
 func (k sealKeys) open(s *session, r *record.Record) error {
 	if r.SealedBy == "" {
 		return nil
@@ -104,8 +106,8 @@ func (k sealKeys) open(s *session, r *record.Record) error {
 		SameHash: true, ExecutionID: r.ExecutionID, State: db.State(r.State), Status: status, Body: r.Body, SealedBy: r.SealedBy, Closed: true,
 	}
 	if len(r.Header) > 0 {
-		// The header of a sealed record is sealed with its body. Someone added this plain header.
-		// Setting any header makes Open fail.
+		// A sealed record has its header inside the sealed body. A plain header can only have been
+		// added later. Setting Header, even to an empty map, makes Open fail.
 		stored.Header = map[string][]string{}
 	}
 	if err := notOpened("the response", r.SealedBy, stored.Open(&key, sealer)); err != nil {

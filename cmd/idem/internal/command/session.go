@@ -14,22 +14,23 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// session is the state of a running command. The session opens the pool at the first use, because
-// some commands need no database.
+// session is the state of a running command. It creates the connection pool when a command first
+// needs it, because some commands need no database.
 type session struct {
 	World
 	ctx     context.Context
 	globals *globals
-	name    string // the last word of the command
-	command string // all of its words
+	name    string // the last word of the command, such as "list"
+	command string // all words of the command, such as "dead list"
 	page    *page.Page
 	pool    *pgxpool.Pool
 
-	isUninterruptible atomic.Bool // a signal does not cancel the work in progress
+	isUninterruptible atomic.Bool // whether the work in progress continues after a signal
 }
 
-// close closes the pool, and waits at most half a second for it. An interrupted statement was
-// canceled already, and a server that does not answer must not delay the exit.
+// close closes the pool, and waits at most half a second for that. The limit keeps a server that
+// does not answer from delaying the exit. A statement that was interrupted has been canceled
+// before.
 func (s *session) close() {
 	if s.pool == nil {
 		return
@@ -42,7 +43,8 @@ func (s *session) close() {
 	}
 }
 
-// inTx runs work in a transaction with --timeout and a short lock timeout. See record.Tx.
+// inTx calls work in a transaction whose statements are limited by --timeout and by a short lock
+// timeout. See record.Tx.
 func (s *session) inTx(work func(context.Context, pgx.Tx) error) error {
 	pool, err := s.connected()
 	if err != nil {
@@ -59,8 +61,8 @@ func (s *session) withTimeout() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.ctx, time.Duration(s.globals.Timeout))
 }
 
-// connected returns the pool, and creates it at the first call. The pool opens a connection when
-// the first statement needs one, so the address is only checked for its form.
+// connected returns the pool, and creates it at the first call. It checks only the form of the
+// database address: the pool connects when the first statement needs a connection.
 func (s *session) connected() (*pgxpool.Pool, error) {
 	if s.pool != nil {
 		return s.pool, nil
@@ -72,8 +74,8 @@ func (s *session) connected() (*pgxpool.Pool, error) {
 	return s.pool, err
 }
 
-// show writes the result of a command: the document result with --json, and otherwise the text that
-// the function text prints.
+// show writes the result of a command. With --json it encodes result; otherwise it calls text,
+// which prints the result for a person.
 func (s *session) show(result any, text func(*page.Page)) error {
 	if !s.globals.JSON {
 		text(s.page)
@@ -85,9 +87,9 @@ func (s *session) show(result any, text func(*page.Page)) error {
 	return encoder.Encode(result)
 }
 
-// progress replaces the status line at a terminal. It writes nothing if standard error is no
-// terminal. An empty format removes the line. The line begins with a carriage return and the escape
-// sequence that erases it.
+// progress replaces the status line at a terminal. It writes nothing if standard error is not a
+// terminal. An empty format removes the line. The output begins with a carriage return and the
+// escape sequence that erases the line.
 func (s *session) progress(format string, args ...any) {
 	if s.ErrIsTerminal && s.Getenv("TERM") != "dumb" {
 		fmt.Fprintf(s.Stderr, "\r\x1b[K"+format, args...)

@@ -28,7 +28,7 @@ type showCommand struct {
 // shownRecord is the JSON document of idem show.
 type shownRecord struct {
 	*record.Record
-	BodyText *string `json:"body_text,omitempty"` // set if the body is revealed and UTF-8
+	BodyText *string `json:"body_text,omitempty"` // set if --reveal is given and the body is UTF-8
 }
 
 // Run shows a record. It finds expired records too, because a person often asks why a key was
@@ -81,7 +81,7 @@ func (c *showCommand) text(p *page.Page, r *record.Record) {
 	p.Printf("\n%s\n", page.SafeLines(string(r.Body)))
 }
 
-// facts returns everything that is known of a record, apart from its name and response.
+// facts returns everything that is known of a record, except its scope, key and response.
 func facts(p *page.Page, r *record.Record) []page.Pair {
 	completed := "-"
 	if r.CompletedAt != nil {
@@ -110,8 +110,8 @@ func statusOf(r *record.Record) string {
 	return strconv.Itoa(int(*r.Status))
 }
 
-// stateOf returns the state of a record. A visible record in the state processing is a fault: see
-// record.LeftBehind.
+// stateOf returns the state of a record. The state processing is red, because a committed record in
+// this state is a fault: see record.LeftBehind.
 func stateOf(p *page.Page, r *record.Record) string {
 	switch {
 	case r.Expired:
@@ -122,8 +122,8 @@ func stateOf(p *page.Page, r *record.Record) string {
 	return r.State
 }
 
-// expires returns when the key becomes free. The record of an operation has no real expiry until
-// the operation has ended.
+// expires returns when the key becomes free. The key of an operation in progress is not free before
+// the operation ends, so the stored expiry does not count.
 func expires(r *record.Record) string {
 	if r.State == record.Running && !r.Expired {
 		return "after the operation ends"
@@ -131,7 +131,7 @@ func expires(r *record.Record) string {
 	return page.Relative(r.ExpiresAt, r.Now)
 }
 
-// hidden stands for n bytes that are shown only with --reveal.
+// hidden returns the text in place of n bytes that are shown only with --reveal.
 func hidden(n int64) string {
 	if n == 0 {
 		return "none"
@@ -166,8 +166,8 @@ func (n *recordArgs) missing() error {
 	return noRecord("there is no record of %s%s", n, scopeHint(n.Scope))
 }
 
-// abridge abridges a key for display, unless whole is set: a person who has scope, key and request
-// gets the response. A message may have an empty key.
+// abridge shortens a key for display, unless whole is true. It hides the rest because everyone who
+// has scope, key and request can get the stored response. The key of a message may be empty.
 func abridge(key *string, whole bool) {
 	if !whole && *key != "" {
 		*key = display.Key(*key)

@@ -15,7 +15,7 @@ type statsCommand struct {
 	Exact bool `help:"Count, and do not estimate: reads the whole table, until --timeout."`
 }
 
-// Run prints the figures, and with --exact also counts the records.
+// Run prints the figures. With --exact it also counts the records.
 func (c *statsCommand) Run(s *session) error {
 	v, err := readStats(s)
 	if err != nil {
@@ -33,8 +33,8 @@ func (c *statsCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { statsText(p, v, shown.Counted) })
 }
 
-// readStats reads the figures, within --timeout. It names that limit in the error, because the
-// error of the driver would only say that a deadline was exceeded.
+// readStats reads the figures. If --timeout ends the query, the returned error names the flag,
+// because the error of the driver only says that a deadline was exceeded.
 func readStats(s *session) (stats.Stats, error) {
 	pool, err := s.connected()
 	if err != nil {
@@ -64,11 +64,10 @@ type shownStats struct {
 	InFlight   shownInFlight `json:"in_flight"`
 	Purge      shownPurging  `json:"purge"`
 
-	Counted *record.Counts `json:"counted,omitempty"` // with --exact
+	Counted *record.Counts `json:"counted,omitempty"` // set only with --exact
 }
 
-// shownFigure is a number with its quality: exact, estimate or unknown. Value is null if it is
-// unknown.
+// shownFigure is a number and its quality: exact, estimate or unknown. An unknown number is null.
 type shownFigure struct {
 	Value   any    `json:"value"`
 	Quality string `json:"quality"`
@@ -91,7 +90,8 @@ type shownPurging struct {
 	LastEnded  *time.Time  `json:"last_finished_at"`
 }
 
-// newShownStats returns the JSON document. The progress of the purge is that of idem.records.
+// newShownStats returns the JSON document. For the purge it has the progress in the table
+// idem.records only.
 func newShownStats(v stats.Stats) shownStats {
 	sweep := v.Purge.Sweep("records")
 	return shownStats{
@@ -107,7 +107,7 @@ func newShownStats(v stats.Stats) shownStats {
 	}
 }
 
-// inMood colors text by the mood of a fact or an event.
+// inMood colors text red for the mood "bad" and yellow for the mood "warn" of a fact or an event.
 func inMood(p *page.Page, mood, text string) string {
 	switch mood {
 	case "bad":
@@ -118,7 +118,7 @@ func inMood(p *page.Page, mood, text string) string {
 	return text
 }
 
-// newShownFigure returns a figure for JSON. A duration is shown in seconds.
+// newShownFigure returns a figure for JSON. It converts a duration to seconds.
 func newShownFigure[T any](f stats.Figure[T]) shownFigure {
 	shown := shownFigure{Quality: string(f.Quality), Note: f.Note}
 	if f.Known() {
@@ -130,7 +130,7 @@ func newShownFigure[T any](f stats.Figure[T]) shownFigure {
 	return shown
 }
 
-// timeOrNil returns t in UTC, or nil for the zero time, which JSON shows as null.
+// timeOrNil returns t in UTC. For the zero time it returns nil, which becomes null in JSON.
 func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -139,8 +139,9 @@ func timeOrNil(t time.Time) *time.Time {
 	return &t
 }
 
-// statsText prints the figures of idem.records, those that may need a person, and the purge. With
-// counted it adds the exact counts by state, and by seal key if any response is sealed.
+// statsText prints the figures of the table idem.records, the figures that may need a person's
+// attention, and the progress of the purge. If counted is not nil, it adds the exact number of
+// records by state, and by seal key if any response is sealed.
 func statsText(p *page.Page, v stats.Stats, counted *record.Counts) {
 	var pairs []page.Pair
 	facts := append(record.FactsOfRecords(&v), record.FactsOfPeople(&v)...)
@@ -187,9 +188,9 @@ type watchCommand struct {
 	Every span `default:"2s" placeholder:"SPAN" help:"Time between two readings. Default: ${default}."`
 }
 
-// Run prints readings until the command is interrupted. An error of the first reading ends the
-// command. With --json, a later error ends it as well. Without --json, Run prints a later error and
-// reads again after the interval.
+// Run prints the figures of idem stats repeatedly until the command is interrupted. If the first
+// reading fails, the command ends. If a later reading fails, the command ends with --json; without
+// --json it prints the error and reads again after the interval.
 func (c *watchCommand) Run(s *session) error {
 	encoder := json.NewEncoder(s.Stdout)
 	encoder.SetEscapeHTML(false)
@@ -208,7 +209,7 @@ func (c *watchCommand) Run(s *session) error {
 			err = encoder.Encode(newShownStats(v))
 		default:
 			if s.OutIsTerminal {
-				s.page.Printf("\x1b[H\x1b[2J") // cursor home, clear
+				s.page.Printf("\x1b[H\x1b[2J") // move the cursor to the top left, and clear the screen
 			}
 			statsText(s.page, v, nil)
 			s.page.Printf("read at %s, every %v; Ctrl-C ends\n", v.ReadAt.UTC().Format("15:04:05 MST"), time.Duration(c.Every))
@@ -219,8 +220,8 @@ func (c *watchCommand) Run(s *session) error {
 		if s.page.Err() != nil {
 			return s.page.Err()
 		}
-		// A reading that takes longer than the interval is followed by the next one at once: the
-		// ticker drops ticks while its channel is full.
+		// After a reading that took longer than the interval, the next one begins at once, because
+		// a tick is waiting. Further ticks were dropped.
 		select {
 		case <-s.ctx.Done():
 			return context.Cause(s.ctx)

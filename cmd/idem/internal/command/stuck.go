@@ -19,14 +19,15 @@ type stuckCommand struct {
 	sealKeys
 }
 
-// maxHolders is the maximum number of sessions that are listed.
+// maxHolders is the maximum number of listed sessions that hold keys.
 const maxHolders = 1000
 
-// scanLimit is the size up to which a table is walked without --scan. A walk of a larger table
-// reads from disk for long, and displaces cached pages of other tables.
+// scanLimit is the size, in bytes, up to which the table idem.records is scanned without --scan.
+// The scan of a larger table takes long, and displaces pages of other tables from the cache.
 const scanLimit = 64 << 20
 
-// Run looks for what needs a person, prints it, and returns the error for the exit code.
+// Run prints what needs a person. It returns errFound if there is something, and errUnknown if
+// nothing was found but the table was not scanned.
 func (c *stuckCommand) Run(s *session) error {
 	sealer, err := c.sealer(s)
 	if err != nil {
@@ -65,7 +66,7 @@ type stuck struct {
 	LeftBehind []record.Record    `json:"left_behind"`
 	Scanned    bool               `json:"scanned"` // whether the table was scanned
 
-	size int64 // of the table idem.records
+	size int64 // the size of the table idem.records in bytes
 }
 
 // any reports whether something was found.
@@ -73,8 +74,9 @@ func (f *stuck) any() bool {
 	return len(f.Held)+len(f.Parked)+len(f.Unattended)+len(f.LeftBehind) > 0
 }
 
-// read finds everything but the records that were left behind. Only a scan of the table finds
-// those, because they have no index.
+// read finds the sessions that hold keys for long, and the operations that are parked or that no
+// process executes. Records that were left behind have no index, so only a scan of the table finds
+// them.
 func (c *stuckCommand) read(ctx context.Context, tx pgx.Tx, found *stuck) (err error) {
 	old := time.Duration(c.Older)
 	if found.Held, err = record.Holders(ctx, tx, old, maxHolders); err != nil {
@@ -91,7 +93,7 @@ func (c *stuckCommand) read(ctx context.Context, tx pgx.Tx, found *stuck) (err e
 	return err
 }
 
-// text prints each section that is not empty, with what to do about it.
+// text prints each section that is not empty, and what to do about its entries.
 func (f *stuck) text(p *page.Page) {
 	printHolders(p, f.Held)
 	printOperations(p, "Parked operations", "Callers of their keys get operation.ErrParked. "+
@@ -106,10 +108,11 @@ func (f *stuck) text(p *page.Page) {
 	}
 }
 
-// printHolders prints the sessions and their blockers, and says what to do.
+// printHolders prints the sessions that hold keys and the sessions that block them, and says what
+// to do.
 //
-// If every session is blocked by another one, it advises against ending them, because the next
-// session would be blocked in the same way.
+// If each of the sessions is blocked, it advises against ending them, because the next session
+// would be blocked in the same way.
 func printHolders(p *page.Page, held []record.Holder) {
 	if len(held) == 0 {
 		return
@@ -140,7 +143,8 @@ func printHolders(p *page.Page, held []record.Holder) {
 	p.Printf("%s\n\n", page.Wrap(advice, "  ", 100))
 }
 
-// printLeftBehind prints the records that an fn left behind.
+// printLeftBehind prints the records that stayed without a response because the function of a call
+// ended its own transaction.
 func (f *stuck) printLeftBehind(p *page.Page) {
 	if len(f.LeftBehind) == 0 {
 		return

@@ -25,13 +25,13 @@ type uiCommand struct {
 	sealKeys
 }
 
-// maxPageTimeout is the maximum time for a statement of a page. A longer --timeout does not apply.
+// maxPageTimeout limits each SQL statement of a web page. It replaces a longer --timeout.
 const maxPageTimeout = 10 * time.Second
 
 // Run serves the page until the command is interrupted.
 //
-// handler.Run reads figures for the charts in the background. It ends before Run returns, because
-// the pool is closed afterwards.
+// In the background, handler.Run reads figures for the charts. Run waits for it to end, because the
+// connection pool is closed when Run returns.
 func (c *uiCommand) Run(s *session) error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return usage("--listen must be HOST:PORT, such as 127.0.0.1:7466: %v", err)
@@ -62,8 +62,8 @@ func (c *uiCommand) Run(s *session) error {
 	return serve(s.ctx, listener, handler)
 }
 
-// config returns the configuration of the page. It reads from the database first, so that a wrong
-// address fails at the start.
+// config returns the configuration of the page. It queries the database, so that a wrong database
+// address fails when the command starts.
 func (c *uiCommand) config(s *session) (ui.Config, error) {
 	timeout := time.Duration(s.globals.Timeout)
 	if timeout == 0 || timeout > maxPageTimeout {
@@ -76,9 +76,10 @@ func (c *uiCommand) config(s *session) (ui.Config, error) {
 	return ui.Config{Pool: s.pool, ReadOnly: !c.Write, Timeout: timeout, Sealer: sealer}, err
 }
 
-// protect sets who may see the page and who may act. It returns the token if it generated one, so
-// that Run can print it. On a loopback address every local user may read, and the page checks the
-// host name of a request. See ui.Config.
+// protect sets in config who may see the page and who may make changes. If a token is needed and
+// IDEM_UI_TOKEN is empty, it generates a token and returns it, so that Run can print it. On a
+// loopback address every local user may see the page, and the page accepts only the host names in
+// config.Hosts. See ui.Config.
 func (c *uiCommand) protect(s *session, config *ui.Config, at net.Addr) (printed string) {
 	here, ok := at.(*net.TCPAddr)
 	config.Private = !ok || !here.IP.IsLoopback()
@@ -99,12 +100,12 @@ func (c *uiCommand) protect(s *session, config *ui.Config, at net.Addr) (printed
 // shownUI is the JSON document of idem ui.
 type shownUI struct {
 	URL      string `json:"url"`
-	Token    string `json:"token,omitempty"` // set if it was generated
+	Token    string `json:"token,omitempty"` // set only if idem ui generated the token
 	ReadOnly bool   `json:"read_only"`
 	Private  bool   `json:"private"` // the page asks for the token before it shows anything
 }
 
-// text prints the address, and the token if the command has generated one.
+// text prints the address of the page, and the token if the command has generated one.
 func (c *uiCommand) text(p *page.Page, u *shownUI) {
 	p.Printf("%s\n", u.URL)
 	switch {
@@ -115,8 +116,8 @@ func (c *uiCommand) text(p *page.Page, u *shownUI) {
 	}
 }
 
-// serve answers requests until ctx is done. Then it waits up to 4 seconds for the requests in
-// progress, and returns the cause of ctx.
+// serve answers requests until ctx is done. Then it waits up to 4 seconds for requests in progress,
+// and returns the cause of ctx.
 func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler: handler, MaxHeaderBytes: 64 << 10,

@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// accessChecks look for what the role of the program may not do, and for what others may do.
+// accessChecks look for privileges that the role of the program lacks, and for privileges that
+// other roles should not have.
 var accessChecks = []check{
 	{name: "privileges", run: privileges},
 	{name: "packages", run: packages},
@@ -17,13 +18,13 @@ var accessChecks = []check{
 }
 
 // use is a part of the library with the privileges that it needs. The privileges are those of the
-// statements in docs/operate.md. A program may use some parts only, and a role has no label that
-// says which. So the signs decide: a role that can change messages is examined as the role of a
-// relay.
+// statements in docs/operate.md. A program may use only some parts, and nothing in the database
+// says which. So the doctor guesses from the privileges in signs: a role that may update messages,
+// for example, is examined as the role of a relay.
 type use struct {
 	name  string
 	needs []grant
-	signs []grant // a role with any of these is assumed to do this, and must have all of needs
+	signs []grant // a role with any of these is assumed to use this part, and must have all of needs
 
 	purges bool // package purge deletes from partitions by name
 }
@@ -35,11 +36,11 @@ type grant struct {
 	privileges []string
 }
 
-// on returns a grant. It keeps the table of uses readable.
+// on returns a grant. Its short name keeps the list of uses readable.
 func on(table string, privileges ...string) grant { return grant{table, privileges} }
 
 var (
-	// calls is needed by every role.
+	// calls has the privileges that every role needs.
 	calls = use{name: "a call", needs: []grant{on("records", "SELECT", "INSERT", "UPDATE")}}
 
 	optionalUses = []use{
@@ -86,8 +87,8 @@ var (
 	}
 )
 
-// privileges looks for missing privileges. Every role needs those of a call. For the other uses, a
-// role that holds one of the signs must hold all that the use needs.
+// privileges looks for missing privileges. Every role needs the privileges of a call. A role that
+// has one of the signs of an optional use must have all privileges that this use needs.
 func privileges(e *exam) {
 	e.missingFor(calls)
 	for _, u := range optionalUses {
@@ -105,7 +106,7 @@ func (e *exam) missingFor(u use) {
 	}
 }
 
-// isUsedByRole reports whether the role holds one of the signs of u on an existing table.
+// isUsedByRole reports whether the role has one of the privileges u.signs on an existing table.
 func (e *exam) isUsedByRole(u use) bool {
 	for _, sign := range u.signs {
 		for _, privilege := range sign.privileges {
@@ -117,8 +118,8 @@ func (e *exam) isUsedByRole(u use) bool {
 	return false
 }
 
-// packages notes the uses of which the role holds no sign. The doctor cannot know whether the
-// program needs them.
+// packages notes the optional uses for which the role has no sign and lacks privileges. The doctor
+// cannot know whether the program needs them.
 func packages(e *exam) {
 	var lacking, remedy []string
 	for _, u := range optionalUses {
@@ -162,9 +163,9 @@ func (e *exam) missing(u use) []string {
 }
 
 // neededOf returns the relations of table on which u needs privileges. Purge deletes from each
-// partition by name, so it needs privileges on partitions too. Other uses need them on the table
-// alone. Purge needs privileges on records and sweeps even if they are empty, and on any other
-// table only if it has had rows.
+// partition by name, so it needs privileges on partitions too. Other uses need privileges on the
+// table alone. Purge needs privileges on records and sweeps even if they are empty, and on any
+// other table only if it has had rows.
 func (e *exam) neededOf(u use, table string) (found []relation) {
 	used := false
 	for _, r := range e.relations {
@@ -199,8 +200,8 @@ func grantOf(role string, missing []string) string {
 	return strings.Join(statements, "; ")
 }
 
-// publicAccess looks for tables on which PUBLIC has privileges. An empty list of privileges in the
-// catalog stands for the default ones, which acldefault returns.
+// publicAccess looks for tables on which PUBLIC has privileges. If relacl in the catalog is NULL,
+// the table has the default privileges, which acldefault returns.
 func publicAccess(e *exam) {
 	var oid uint32
 	var granted string

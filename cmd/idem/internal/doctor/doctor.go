@@ -28,7 +28,7 @@ type Level string
 const (
 	Note    Level = "note"    // worth knowing
 	Warning Level = "warning" // may fail later, or costs performance
-	Problem Level = "problem" // fails now, or will on first use
+	Problem Level = "problem" // calls fail now, or will fail at the first use
 	Unknown Level = "unknown" // the check could not run
 )
 
@@ -56,7 +56,8 @@ func Count(results []Result) map[Level]int {
 	return counts
 }
 
-// check is a named test that adds findings to an exam.
+// check is a named test. Its function run gets an exam, which is one run of the check, and adds
+// findings to it.
 type check struct {
 	name string
 	run  func(*exam)
@@ -84,8 +85,8 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, opts Options, progress fun
 }
 
 // examine collects the facts that all checks share, then runs the checks one after the other. If
-// the server refuses that first query because it is no PostgreSQL, the only result says which
-// server it is.
+// the server refuses the query for these facts because it is not PostgreSQL, the only result names
+// the server.
 func examine(ctx context.Context, pool *pgxpool.Pool, opts Options, checks []check, progress func(name string, done, of int)) ([]Result, error) {
 	target := &target{pool: pool, opts: opts.withDefaults()}
 	if err := record.Tx(ctx, pool, target.opts.Limits.Statement, func(tx pgx.Tx) error { return target.readFacts(ctx, tx) }); err != nil {
@@ -150,7 +151,7 @@ func (p *target) examine(ctx context.Context, c check) (Result, error) {
 		c.run(e)
 		return e.err
 	})
-	e.err = nil // the error becomes a finding, or is returned
+	e.err = nil // so that e.unknown can add a finding
 	var server *pgconn.PgError
 	if err != nil && ctx.Err() == nil && errors.As(err, &server) {
 		e.unknown(fmt.Sprintf("not checked: %s (SQLSTATE %s)", server.Message, server.Code), e.adviceOn(server.Code))
@@ -207,8 +208,8 @@ func (e *exam) adviceOn(code string) string {
 
 // exam is one run of a check.
 //
-// It keeps the first error. After an error its methods query nothing and return zero values, and
-// findings are dropped: a check must conclude nothing from what it has not read.
+// It stores the first error. After an error, its methods run no query, return zero values and drop
+// findings: a check must not draw conclusions from data that it could not read.
 type exam struct {
 	*target
 	ctx    context.Context
@@ -217,7 +218,7 @@ type exam struct {
 	err    error
 }
 
-// failed keeps err if it is the first error, and reports whether there is an error.
+// failed stores err if no error is stored yet, and reports whether an error is stored.
 func (e *exam) failed(err error) bool {
 	if e.err == nil {
 		e.err = err
@@ -244,12 +245,12 @@ func (e *exam) one(sql string, args []any, into ...any) {
 	}
 }
 
-// texts runs sql and returns its only column.
+// texts runs sql, which returns one column of text, and returns the values.
 func (e *exam) texts(sql string, args ...any) []string {
 	return collect(e, pgx.RowTo[string], sql, args...)
 }
 
-// structs runs sql and returns its rows, whose columns are the fields of T.
+// structs runs sql and returns its rows. The columns become the fields of T, in their order.
 func structs[T any](e *exam, sql string, args ...any) []T {
 	return collect(e, pgx.RowToStructByPos[T], sql, args...)
 }

@@ -25,8 +25,8 @@ func outboxAge(e *exam) {
 	}
 }
 
-// relay warns if messages wait and no relay is running. Without messages, a program may simply not
-// use the outbox.
+// relay warns if messages wait and no relay is running. If no messages wait, a missing relay is no
+// fault, because the program may not use the outbox.
 func relay(e *exam) {
 	oldest, err := record.Oldest(e.ctx, e.tx)
 	if e.failed(err) || oldest == 0 {
@@ -39,8 +39,8 @@ func relay(e *exam) {
 	}
 }
 
-// topics looks for messages whose topic belongs to no running relay. The relays that do run leave
-// them alone, so such messages would wait forever.
+// topics looks for waiting messages whose topic belongs to no running relay. The running relays do
+// not publish them, so the messages would wait forever.
 func topics(e *exam) {
 	orphans, err := record.Orphans(e.ctx, e.tx)
 	e.failed(err)
@@ -59,8 +59,8 @@ func topics(e *exam) {
 // age is the oldest of the rows that were counted.
 const maxCounted = 1000
 
-// deadLetters counts the dead letters that wait for a person. A letter with a redrive time is not
-// counted: its redrive is in progress.
+// deadLetters counts the dead letters that wait for a person. A dead letter with a redrive time is
+// not counted, because it will be retried.
 func deadLetters(e *exam) {
 	for _, side := range []struct{ name, what string }{{"outbox", "could not be published"}, {"inbox", "could not be handled"}} {
 		var count int64

@@ -13,22 +13,23 @@ import (
 // it by OID, because a role without USAGE on the schema cannot resolve its name.
 type relation struct {
 	OID         uint32
-	Table       string // the table, or for a partition its table; without schema
-	Name        string // its own name, as schema.table
-	Kind        string // relkind
+	Table       string // name of the table without schema; for a partition, of the table that it belongs to
+	Name        string // name of the relation itself, as schema.table
+	Kind        string // pg_class.relkind
 	Root        bool   // not a partition
 	Leaf        bool   // stores rows itself
 	Logged      bool
-	RowSecurity bool // row-level security is on
-	Applies     bool
-	Identity    string // relreplident
+	RowSecurity bool   // row-level security is on
+	Applies     bool   // row-level security, if it is on, applies to the examined role
+	Identity    string // pg_class.relreplident
 	Autovacuum  bool   // not disabled for the table or for its TOAST table
 	Used        bool   // has pages, or has had inserts according to the statistics
 	Readable    bool   // the connected role has SELECT on it
 }
 
-// findRelations returns the relations of idem, in the order of tables. It reads only catalogs and
-// takes no lock on the relations, so a session that has locked a table does not block it.
+// findRelations returns the relations of idem, in the order of the variable tables. It reads only
+// catalogs and takes no lock on the relations, so a session that has locked a table does not block
+// it.
 func findRelations(ctx context.Context, tx pgx.Tx, role string) ([]relation, error) {
 	// CollectRows returns the error of Query.
 	rows, _ := tx.Query(ctx, `
@@ -63,14 +64,15 @@ func (p *target) leaves(of ...string) (found []relation) {
 	return found
 }
 
-// bytes returns the total size of the main forks of relations. pg_relation_size takes a lock on
-// each relation, so bytes waits behind a session that holds ACCESS EXCLUSIVE.
+// bytes returns the total size of the main forks of relations. pg_relation_size locks each
+// relation, so bytes waits for a session that holds an ACCESS EXCLUSIVE lock.
 func (e *exam) bytes(of ...relation) (sum int64) {
 	e.one("SELECT coalesce(sum(pg_relation_size(oid)), 0)::int8 FROM unnest($1::oid[]) oid", []any{oidsOf(of)}, &sum)
 	return sum
 }
 
-// root returns the table itself rather than a partition, or nil if it does not exist.
+// root returns the relation of the table itself, and not of one of its partitions. It returns nil
+// if the table does not exist.
 func (p *target) root(table string) *relation {
 	for i := range p.relations {
 		if r := &p.relations[i]; r.Root && r.Table == table {
@@ -80,8 +82,8 @@ func (p *target) root(table string) *relation {
 	return nil
 }
 
-// relation returns the relation with this OID. If there is none, relation returns a placeholder
-// whose name is good enough for a finding.
+// relation returns the relation with this OID. If there is none, it returns a placeholder whose
+// name contains the OID, for use in a finding.
 func (p *target) relation(oid uint32) *relation {
 	for i := range p.relations {
 		if p.relations[i].OID == oid {
@@ -112,8 +114,9 @@ func (r *relation) expectation() *expected {
 	return &expected{name: r.Table}
 }
 
-// expected describes a table as the migrations create it. The definitions are written down here a
-// second time: a migration says how to change a table, and not what the table is in the end.
+// expected describes a table as the migrations create it. The definitions repeat what the
+// migrations create, because a migration only says how to change a table, and not how the table
+// looks after all migrations.
 type expected struct {
 	name    string
 	key     string   // the columns of the primary key
@@ -224,11 +227,11 @@ var tables = []expected{
 	},
 }
 
-// sequences maps each sequence of schema idem to the table with its column. The sequence instances
-// belongs to no table.
+// sequences maps each sequence of schema idem to the table with its column. The sequence named
+// instances belongs to no table.
 var sequences = map[string]string{"instances": "", "outbox_seq_seq": "outbox", "delayed_seq_seq": "delayed"}
 
-// tableNames returns the names of the tables for which of returns true.
+// tableNames returns the names of the tables for which the given function returns true.
 func tableNames(of func(*expected) bool) (found []string) {
 	for i := range tables {
 		if of(&tables[i]) {

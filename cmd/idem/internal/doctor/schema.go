@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idem/migrations"
 )
 
-// schemaChecks compare the schema idem with the one that the migrations create. Objects that
-// someone added are findings too, because they run in every call.
+// schemaChecks compare the schema idem with the one that the migrations create. They also report
+// triggers, rules and indexes that someone added, because they slow down or change every call.
 var schemaChecks = []check{
 	{name: "migrations", run: migrated, withoutTable: true},
 	{name: "table", run: table, withoutTable: true},
@@ -29,9 +29,9 @@ var schemaChecks = []check{
 	{name: "replica-identity", run: replicaIdentity},
 }
 
-// migrated compares the applied migrations with the migrations in this program. A schema that is
-// behind fails now. A schema that is ahead works for its own release, and this program may judge it
-// wrongly.
+// migrated compares the applied migrations with the migrations in this program. If migrations are
+// missing, calls fail. If the schema has migrations that this program does not know, a newer
+// release of the library works with it, but this program may judge the schema wrongly.
 func migrated(e *exam) {
 	known, err := versions()
 	e.failed(err)
@@ -52,7 +52,8 @@ func migrated(e *exam) {
 	if !e.mayRead(found[0]) {
 		return
 	}
-	// Goose appends a row for each up and down, so the last row of a version counts.
+	// The migration tool goose adds a row each time it applies or undoes a migration, so the last
+	// row of a version says whether the version is applied.
 	applied := collect(e, pgx.RowTo[int64], `SELECT version_id FROM (SELECT DISTINCT ON (version_id) version_id, is_applied FROM `+found[0]+`
 		ORDER BY version_id, id DESC) AS latest WHERE is_applied AND version_id > 0 ORDER BY 1`)
 	if behind := without(known, applied); len(behind) > 0 {
@@ -82,7 +83,7 @@ func versions() ([]int64, error) {
 	return known, nil
 }
 
-// without returns the elements of all that are not in some.
+// without returns the elements of the first slice that the second slice does not contain.
 func without[T comparable](all, some []T) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(v T) bool { return slices.Contains(some, v) })
 }
@@ -142,8 +143,8 @@ func (e *exam) attributes() []attribute {
 		WHERE a.attrelid = ANY ($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum`, e.oids())
 }
 
-// columns looks for missing columns and for columns of another type. Further columns do no harm:
-// the library names the columns that it uses.
+// columns looks for missing columns and for columns of another type. Additional columns do no harm,
+// because the library names the columns that it uses.
 func columns(e *exam) {
 	found := e.attributes()
 	for _, r := range e.relations {
@@ -165,8 +166,8 @@ func columns(e *exam) {
 }
 
 // collation looks for text columns of a primary key with a collation other than C. The order of
-// other collations changes with the libraries of the operating system, and an index in the old
-// order no longer finds its keys.
+// other collations may change when the operating system is upgraded. An index in the old order then
+// no longer finds its keys.
 func collation(e *exam) {
 	found := e.attributes()
 	for _, r := range e.relations {
@@ -199,8 +200,8 @@ func unlogged(e *exam) {
 	}
 }
 
-// triggers looks for enabled triggers on the tables of idem. The triggers of idem partition get a
-// finding of their own.
+// triggers looks for enabled triggers on the tables of idem. The triggers that the command idem
+// partition creates get a finding of their own.
 func triggers(e *exam) {
 	e.eachForeign(`SELECT tgrelid, quote_ident(tgname) FROM pg_trigger
 		WHERE tgrelid = ANY ($1) AND NOT tgisinternal AND tgparentid = 0 AND tgenabled <> 'D' ORDER BY 2`, func(name, on string) {
@@ -209,8 +210,8 @@ func triggers(e *exam) {
 	})
 }
 
-// eachForeign calls found for each trigger or rule that does not belong to idem partition. sql
-// returns the table's oid and the name of each trigger or rule.
+// eachForeign calls the function found for each trigger or rule that the command idem partition did
+// not create. The query sql returns the OID of the table and the name of each trigger or rule.
 func (e *exam) eachForeign(sql string, found func(name, on string)) {
 	var oid uint32
 	var name string
@@ -221,8 +222,8 @@ func (e *exam) eachForeign(sql string, found func(name, on string)) {
 	})
 }
 
-// isPartitioning reports whether idem partition created the trigger or rule on a table. For the
-// main one it adds a finding.
+// isPartitioning reports whether the command idem partition created the trigger or rule. For the
+// main trigger, idem_parted, it also adds a finding.
 func (e *exam) isPartitioning(name, on string) bool {
 	if name == "idem_parted" {
 		_, table, _ := strings.Cut(on, ".")
@@ -271,7 +272,7 @@ type foundIndex struct {
 	Constraint string // the definition of the constraint, for a primary key
 	Primary    bool
 	Valid      bool // valid, ready, and not deferrable
-	Inherited  bool // it belongs to an index of a partitioned table
+	Inherited  bool // it is a part of an index of the partitioned table
 }
 
 // indexes returns all indexes of the tables of idem and of their partitions.
@@ -297,7 +298,7 @@ func primaryKey(e *exam) {
 		}
 		at := slices.IndexFunc(found, func(i foundIndex) bool { return i.On == r.OID && i.Primary })
 		switch {
-		case r.Kind != "r" && r.Kind != "p": // a view, which the check table reports
+		case r.Kind != "r" && r.Kind != "p": // a view, which the check "table" reports
 		case at < 0 && !r.Root: // the finding for the partitioned table covers its partitions
 		case at < 0:
 			e.problem(r.Name+" has no primary key: "+consequence, remedy+"ALTER TABLE "+r.Name+" ADD "+want)
@@ -328,8 +329,8 @@ func indexes(e *exam) {
 	}
 }
 
-// missingIndexes looks for indexes of the migrations that r lacks. An index with the same
-// definition under another name counts as present.
+// missingIndexes looks for indexes that the migrations create and that r does not have. An index
+// with the same definition under another name counts as present.
 func (e *exam) missingIndexes(r *relation, found []foundIndex) {
 	for _, of := range r.expectation().indexes {
 		name, definition := index(of)
@@ -370,8 +371,8 @@ type sequenceUse struct {
 }
 
 // sequenceUses are the sequences that sequenceBehind examines. No index covers all numbers of
-// instances and of delayed messages. For these the query reads only the thousand rows that are due
-// first.
+// instances and of delayed messages. For these two sequences the query reads only the thousand rows
+// that are due first.
 var sequenceUses = []sequenceUse{
 	{
 		sequence: "outbox_seq_seq", what: "sequence numbers in idem.outbox", level: Problem, reads: []string{"outbox"},
@@ -391,8 +392,8 @@ var sequenceUses = []sequenceUse{
 	},
 }
 
-// sequenceBehind looks for sequences that will hand out numbers that are already in use. Logical
-// replication copies rows but not sequences, so a subscriber that takes over has this fault.
+// sequenceBehind looks for sequences whose next numbers are already in use. Logical replication
+// copies rows but not sequences, so a subscriber has this fault if it becomes the primary database.
 func sequenceBehind(e *exam) {
 	for i := range sequenceUses {
 		n := &sequenceUses[i]

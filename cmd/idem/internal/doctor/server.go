@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// serverChecks look at the server as a whole. They need no table of idem, so they also help on the
-// way to the first migration.
+// serverChecks look at the server as a whole. They need no table of idem, so they can run before
+// the first migration.
 var serverChecks = []check{
 	{name: kindCheck, run: serverKind, withoutTable: true},
 	{name: "server-version", run: serverVersion, withoutTable: true},
@@ -40,7 +40,7 @@ func serverVersion(e *exam) {
 }
 
 // primary looks for a server that rejects writes: a standby, or default_transaction_read_only.
-// Every call writes, a replay excepted.
+// Every call except a replay writes.
 func primary(e *exam) {
 	var standby, readOnly bool
 	e.one("SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool", nil, &standby, &readOnly)
@@ -78,8 +78,8 @@ func durability(e *exam) {
 }
 
 // synchronousCommit looks for a synchronous_commit that loses commits in a crash or in a failover.
-// Effect and record are lost together, so a retry executes again. That is consistent, but not what
-// a caller expects who was answered.
+// The effect and the record of a call are lost together, so a retry executes again. The data is
+// consistent, but the caller had already received the response of the lost execution.
 func synchronousCommit(e *exam) {
 	var standbys string
 	e.one("SELECT current_setting('synchronous_standby_names')", nil, &standbys)
@@ -147,7 +147,7 @@ func connections(e *exam) {
 }
 
 // lockTable looks for a shared lock table that is filling up. A claim takes an advisory lock, so
-// many open calls need many entries. Locks of the fast path have entries of their own and do not
+// many open calls need many entries. Fast-path locks are stored outside of that table and do not
 // count.
 func lockTable(e *exam) {
 	var taken, room int64
@@ -161,9 +161,9 @@ func lockTable(e *exam) {
 }
 
 // setting returns the value of a setting, in lower case, as a new session of the examined role
-// would see it. A value of ALTER ROLE or ALTER DATABASE comes first, if the examined role is not
-// the connected role. For the two timeouts that the doctor sets in its own transactions, the query
-// returns the reset value instead of the current one.
+// would see it. If the examined role is not the connected role, a value that was set with ALTER
+// ROLE or ALTER DATABASE comes first. For the two timeouts that the doctor sets in its own
+// transactions, the query returns the reset value instead of the current one.
 func (e *exam) setting(name string) string {
 	var value string
 	e.one(`
@@ -187,8 +187,8 @@ type kind struct {
 	what  string // the limits of idem on this server
 }
 
-// kinds are the servers of docs/portability.md. A server is recognized by its version text, or
-// by a catalog that only it has.
+// kinds are the servers of docs/portability.md. A server is recognized by its version text, or by a
+// catalog that no other server has.
 var kinds = []kind{
 	{"CockroachDB", func(version string, _ bool) bool { return strings.HasPrefix(version, "CockroachDB") }, Warning,
 		"Do and DoTx work, except with the simple protocol; up to 26.1 advisory locks have no effect, and a statement waits for a key in progress; " +
@@ -248,16 +248,16 @@ func (p *target) unsupported(ctx context.Context, err error) (Result, bool) {
 
 const kindCheck = "server"
 
-// clientChecks look at the way between this program and the server.
+// clientChecks look at poolers between this program and the server, and compare the clocks of both.
 var clientChecks = []check{
 	{name: "pooler", run: pooler, withoutTable: true},
 	{name: "clock", run: clock, withoutTable: true},
 }
 
-// pooler reports whether a connection pooler sits between this program and the server. A server
-// sends its process ID when a connection opens, and a pooler makes one up. So a pooler is present
-// if pg_backend_pid returns a different ID. The pooler is in transaction mode if one server process
-// serves two connections that are open at once.
+// pooler reports whether a connection pooler sits between this program and the server. When a
+// connection opens, a server sends the id of its process, and a pooler sends an invented id. So a
+// pooler is present if pg_backend_pid returns an id other than the one that was sent. The pooler is
+// in transaction mode if one server process serves two connections that are open at once.
 func pooler(e *exam) {
 	var process uint32
 	e.one("SELECT pg_backend_pid()", nil, &process)
@@ -275,10 +275,10 @@ func pooler(e *exam) {
 }
 
 // sharesProcesses reports whether one server process serves two open connections. Each connection
-// asks several times, because a busy pooler may give two connections different processes by chance.
-// It reports false if a connection cannot be opened or used.
+// queries its process id several times, because a busy pooler may give two connections different
+// processes by chance. It reports false if a connection cannot be opened or used.
 func sharesProcesses(ctx context.Context, pool *pgxpool.Pool) bool {
-	// In session mode a small pool may have no second connection to give: do not wait long for it.
+	// A pooler in session mode may have no second connection to the server: do not wait long.
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	config := pool.Config().ConnConfig
@@ -307,12 +307,13 @@ func sharesProcesses(ctx context.Context, pool *pgxpool.Pool) bool {
 			seen[process] = client
 		}
 	}
-	// More processes than connections: a connection was served by several of them.
+	// There are more processes than connections, so several processes served one connection.
 	return len(seen) > clients
 }
 
 // clock compares the clocks. The server's reading must lie between two readings of the local clock.
-// The distance to the nearer one is the least possible difference.
+// If it does not, its distance to the nearer of the two is the least possible difference of the
+// clocks.
 func clock(e *exam) {
 	before := e.opts.Now()
 	var server time.Time

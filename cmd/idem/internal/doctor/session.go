@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// sessionChecks look for settings and sessions that make calls wait, fail or block vacuum.
+// sessionChecks look for settings and sessions that make calls wait or fail, or that block vacuum.
 var sessionChecks = []check{
 	{name: "keepalives", run: keepalives, withoutTable: true},
 	{name: "idle-in-transaction", run: idleInTransaction, withoutTable: true},
@@ -23,8 +23,8 @@ var sessionChecks = []check{
 	{name: "held-keys", run: heldKeys},
 }
 
-// durationOf returns a setting as a duration, or 0 if the setting is off. A value without a unit is
-// taken in unit.
+// durationOf returns a setting as a duration, or 0 if the setting is off. If the value has no unit,
+// it is read in the given unit.
 func (e *exam) durationOf(name, unit string) time.Duration {
 	value := e.setting(name)
 	if value == "" {
@@ -35,9 +35,9 @@ func (e *exam) durationOf(name, unit string) time.Duration {
 	return asDuration(seconds)
 }
 
-// keepalives looks at how long the server takes to notice that a client's machine has vanished. A
-// process that is killed closes its sockets. A machine that loses power or its network does not,
-// and the transactions of its calls stay open until the server gives up.
+// keepalives looks at how long the server takes to notice that a client's machine has vanished.
+// When a process is killed, its machine closes the sockets. A machine that loses power or its
+// network cannot, so the transactions of its calls stay open until the server gives up.
 func keepalives(e *exam) {
 	var overTCP bool
 	e.one("SELECT inet_client_addr() IS NOT NULL", nil, &overTCP)
@@ -64,8 +64,8 @@ func keepalives(e *exam) {
 	}
 }
 
-// idleInTransaction looks for an idle_in_transaction_session_timeout that is off or very short. It
-// is the only limit for an fn that hangs without a statement.
+// idleInTransaction looks for an idle_in_transaction_session_timeout that is off or very short.
+// This timeout is the only limit for a call whose function hangs while no statement runs.
 func idleInTransaction(e *exam) {
 	const short = 10 * time.Second
 	timeout := e.durationOf("idle_in_transaction_session_timeout", "ms")
@@ -79,8 +79,8 @@ func idleInTransaction(e *exam) {
 	}
 }
 
-// timeouts looks for timeouts so short that an ordinary wait ends a call. A duplicate waits for the
-// execution with its key, so waits for locks are part of normal work.
+// timeouts looks for timeouts so short that an ordinary wait ends a call. A duplicate call waits
+// for a lock until the first call with its key ends, so waits for locks are normal.
 func timeouts(e *exam) {
 	const short = time.Second
 	for _, name := range []string{"statement_timeout", "lock_timeout", "transaction_timeout"} {
@@ -133,7 +133,7 @@ func xminTransaction(e *exam) {
 		}
 		e.warn(what, remedy)
 	}
-	e.failed(err) // after the findings, which hold without blockers too
+	e.failed(err) // after the findings, because an error would suppress them
 	if !e.seesAll {
 		e.hidden("the sessions of other roles were not examined")
 	}
@@ -198,9 +198,9 @@ func xminStandby(e *exam) {
 	}
 }
 
-// locked looks for table locks that block calls, workers or consumers, whether granted or waited
-// for. A waiting lock also blocks the sessions that queue behind it: an ALTER TABLE that waits for
-// one long query stops all calls, although it holds nothing itself.
+// locked looks for table locks that block calls, workers or consumers. It also reports a lock that
+// a session is waiting for, because the request blocks all sessions behind it in the queue: an
+// ALTER TABLE that waits for one long query stops all calls.
 func locked(e *exam) {
 	type lock struct {
 		Relation uint32
@@ -242,8 +242,9 @@ func locked(e *exam) {
 	}
 }
 
-// heldKeys looks for old transactions that hold idempotency keys. The age of a session of another
-// role may be invisible. Those are counted and reported together.
+// heldKeys looks for old transactions that hold idempotency keys. The connected role may not see
+// the age of a transaction of another role. Such transactions are only counted, and reported in one
+// finding.
 func heldKeys(e *exam) {
 	holders, err := record.Holders(e.ctx, e.tx, e.opts.Limits.OldTransaction, maxCounted)
 	unseen := 0

@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/purge"
 )
 
-// tableChecks look at the contents and the upkeep of the tables.
+// tableChecks look at the contents of the tables, and at purge and vacuum.
 var tableChecks = []check{
 	{name: "purge-lag", run: purgeLag, reads: []string{"sweeps"}},
 	{name: "autovacuum", run: autovacuum},
@@ -28,8 +28,8 @@ var tableChecks = []check{
 // asDuration converts seconds to a duration.
 func asDuration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// autovacuum looks for autovacuum being off, on the server or for a table. Every expired record
-// becomes a dead row, so a table without vacuum grows with every call.
+// autovacuum looks for autovacuum being off, on the server or for a table. Purge turns every
+// expired record into a dead row, so a table without vacuum grows with every call.
 func autovacuum(e *exam) {
 	var on, counts bool
 	e.one(`SELECT current_setting('autovacuum')::bool, current_setting('track_counts')::bool`, nil, &on, &counts)
@@ -45,7 +45,7 @@ func autovacuum(e *exam) {
 	}
 }
 
-// tableStatistics holds the statistics of a relation.
+// tableStatistics has the statistics of a relation.
 type tableStatistics struct {
 	OID        uint32
 	Rows       int64 // an estimate of the live rows
@@ -92,14 +92,15 @@ func deadRows(e *exam) {
 	}
 }
 
-// bloatRatio is the ratio of actual size to needed size from which a relation counts as bloated.
+// bloatRatio is the ratio of actual size to needed size above which a relation counts as bloated.
 const bloatRatio = 2.5
 
-// minIndexSize is larger than the index of an empty table.
+// minIndexSize is the size in bytes below which an index is not checked for bloat. An empty index
+// has a smaller size.
 const minIndexSize = 3 * 8192
 
 // bloat compares the size of each heap with the size that its rows need. The estimate is coarse, so
-// only a ratio that no rounding explains is reported.
+// only a ratio above bloatRatio is reported.
 func bloat(e *exam) {
 	found := e.statistics(e.leaves())
 	for _, v := range found {
@@ -160,8 +161,8 @@ type sweepState struct {
 	Waiting    string
 }
 
-// purgeLag looks for tables that purge does not keep up with. Each table has a sweep of its own, so
-// a sweep may fail for a single table.
+// purgeLag looks for tables in which purge does not delete expired rows in time. Purge sweeps each
+// table separately, so a sweep may fail for a single table.
 func purgeLag(e *exam) {
 	found := structs[sweepState](e, `
 		SELECT w.name, extract(epoch FROM clock_timestamp() - s.last_finished_at)::float8,
@@ -248,8 +249,8 @@ func (e *exam) mayWalk() bool {
 	return !e.failed(err) && size <= e.opts.Limits.ScanUpTo
 }
 
-// leftBehind counts records that were left in state processing. No index leads to them, so the
-// check scans the table.
+// leftBehind counts committed records in the state processing, which stay if the function of a call
+// ends its own transaction. No index leads to them, so the check scans the table.
 func leftBehind(e *exam) {
 	if !e.mayWalk() {
 		e.unknown("not checked: finding records that were left behind needs a scan of the table", "use --scan, or run idem stuck --scan")
@@ -261,7 +262,7 @@ func leftBehind(e *exam) {
 		e.warn(fmt.Sprintf("%d records are left in state processing: an fn ended its own transaction, and calls with their keys get ErrTxEnded", count),
 			"list them with idem stuck; then remove BEGIN, COMMIT and ROLLBACK from fn")
 	}
-	e.failed(err) // after the finding, which holds for a part of the table too
+	e.failed(err) // after the finding, because an error would suppress it
 }
 
 // operations looks for operations that are due without a process working on them, and for parked
@@ -281,8 +282,8 @@ func operations(e *exam) {
 	}
 }
 
-// worker warns if operations are due and no Worker runs. A Worker behind a pooler is visible only
-// by its lease.
+// worker warns if operations are due and no Worker runs. A Worker behind a pooler has no session of
+// its own, so only its lease shows it.
 func worker(e *exam) {
 	due, err := record.UnattendedOperations(e.ctx, e.tx, 0)
 	if e.failed(err) || len(due) == 0 {
@@ -308,15 +309,16 @@ func reasonsOf(parked []record.Operation) string {
 	return strings.Join(parts, ", ")
 }
 
-// sealed is the share of records that one key sealed. An empty key stands for plain records.
+// sealed is the share of records that one key sealed. The empty key stands for records that are not
+// sealed.
 type sealed struct {
 	key   string
 	share float64
 }
 
 // sealKeys looks for records that were sealed with a key other than those of Options.SealKeys. A
-// process without that key cannot replay them. A small table is counted. For a large table the
-// statistics of ANALYZE have to do.
+// process without that key cannot replay them. In a small table the check counts the records. In a
+// large table it uses the statistics of ANALYZE, unless Options.Scan is set.
 func sealKeys(e *exam) {
 	found := e.sealed()
 	if len(found) == 0 || len(found) == 1 && found[0].key == "" {
@@ -391,7 +393,7 @@ func (e *exam) estimateSealed(weights map[string]float64) {
 	}
 }
 
-// percent formats a share.
+// percent formats a share between 0 and 1 as a percentage.
 func percent(share float64) string {
 	if share < 0.01 {
 		return "less than 1 %"

@@ -15,8 +15,8 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// verifyChecks look for rows that a restore or a takeover may have lost. They include the checks of
-// Examine that find the same kind of fault.
+// verifyChecks look for rows and other objects that are missing after a restore, or on a replica
+// that is to become the primary database. They include the checks of Examine that find such faults.
 var verifyChecks = slices.Concat(
 	only("migrations", "table", "columns", "primary-key", "collation", "unlogged", "indexes", "sequences", "triggers", "row-security", "privileges", "left-behind"),
 	[]check{
@@ -48,8 +48,8 @@ var verifyChecks = slices.Concat(
 const walkTimeout = 10 * time.Minute
 
 // Verify examines whether a restored database, or a database that is to take over, is complete. If
-// opts.Against is set, Verify also compares both databases. It scans whole tables. Errors and
-// progress are as for Examine.
+// opts.Against is set, Verify also compares both databases. It scans whole tables. It returns
+// errors and calls progress as Examine does.
 func Verify(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func(name string, done, of int)) ([]Result, error) {
 	opts.Scan = true
 	made := verifyChecks
@@ -60,11 +60,11 @@ func Verify(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func
 	return examine(ctx, pool, opts, made, progress)
 }
 
-// few is the number of IDs that a finding lists.
+// few is the maximum number of IDs that a finding lists.
 const few = 5
 
-// orphans returns a check that counts the rows of sql, which returns one column of IDs. The text
-// what has a %s for the count and one for the first few IDs.
+// orphans returns a check that counts the rows of sql, which returns one column of IDs. The format
+// what has two verbs %s, for the count and for the first few IDs.
 func orphans(level Level, sql, what, remedy string) func(*exam) {
 	return func(e *exam) {
 		var count int64
@@ -84,8 +84,8 @@ func orphans(level Level, sql, what, remedy string) func(*exam) {
 const restoreTogether = "idem.records and idem.operations have to be of the same moment: restore both from the same backup, " +
 	"or see that both were replicated to the end"
 
-// callsInDoubt counts the operations that were in an outside call without a recorded outcome when
-// the copy was made.
+// callsInDoubt counts the operations that were making an outside call when the copy of the database
+// was made, so that the copy has no outcome of the call.
 func callsInDoubt(e *exam) {
 	var count, all int64
 	e.one(`SELECT count(*) FILTER (WHERE o.kind IN ('call', 'undo') AND NOT EXISTS (SELECT FROM idem.steps s
@@ -130,8 +130,8 @@ func subscription(e *exam) {
 }
 
 // isPartitioned reports whether the table of a relation has other relations. A publication may name
-// either the partitions or the partitioned table, so a partition without an entry of its own is no
-// fault.
+// either the partitions or the partitioned table. So a relation without an entry of its own in the
+// subscription is no fault in this case.
 func (e *exam) isPartitioned(table string, oid uint32) bool {
 	return slices.ContainsFunc(e.relations, func(r relation) bool { return r.Table == table && r.OID != oid })
 }
@@ -145,8 +145,8 @@ var againstChecks = []check{
 	{name: "same-rows", run: sameRows},
 }
 
-// onOther calls work in a transaction on the database of Options.Against. Findings of other do not
-// reach the result of e unless work copies them.
+// onOther calls work in a transaction on the database of Options.Against. Findings that work adds
+// to other are lost unless work copies them to e.
 func (e *exam) onOther(work func(other *exam)) {
 	if e.err != nil {
 		return
@@ -162,8 +162,8 @@ func (e *exam) onOther(work func(other *exam)) {
 	}))
 }
 
-// both runs sql on both databases. The other database is read first. A row that is read there and
-// replicated before this database is read does not count as missing.
+// both runs sql on both databases. It reads the other database first, so that a row that is
+// replicated between the two reads does not count as missing here.
 func (e *exam) both(sql string) (here, there []string) {
 	e.onOther(func(other *exam) { there = other.texts(sql) })
 	return e.texts(sql), there
@@ -185,8 +185,8 @@ func sameMigrations(e *exam) {
 	}
 }
 
-// sameOwners compares owners and grants, in text form. A role that is missing here is found when
-// the first statement of its program fails, which is too late.
+// sameOwners compares owners and grants, in text form. Otherwise a missing privilege would be
+// noticed only when the first statement of a program fails.
 func sameOwners(e *exam) {
 	here, there := e.both(`SELECT format('%s is owned by %s and granted as %s', c.relname, pg_get_userbyid(c.relowner),
 			coalesce((SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(c.relacl) a), 'by default'))
@@ -201,8 +201,8 @@ func sameOwners(e *exam) {
 // database. The other database may hand out that many numbers before its writers stop.
 const sequenceMargin = 10_000
 
-// sameSequences looks for sequences that are behind those of the other database. After a takeover
-// such a sequence would hand out numbers that are in use.
+// sameSequences looks for sequences that are behind those of the other database. If this database
+// takes over, such a sequence would hand out numbers that are in use.
 func sameSequences(e *exam) {
 	for i := range sequenceUses {
 		n := &sequenceUses[i]
@@ -220,8 +220,8 @@ func sameSequences(e *exam) {
 	}
 }
 
-// sameRows compares the number and the checksum of rows of each table. Payloads are not read: a
-// copy that has the keys of all rows has the rows, and payloads can be large.
+// sameRows compares the number and the checksum of rows of each table. Payloads are not read,
+// because they can be large: a copy that has the keys of all rows also has the rest of these rows.
 func sameRows(e *exam) {
 	for _, t := range tables {
 		if t.checksum == "" {

@@ -1,4 +1,4 @@
-// Package glossary holds the terms of idem that a person on call meets first.
+// Package glossary has the terms of idem that a person on call meets first.
 package glossary
 
 // Link is the address of the full glossary.
@@ -10,7 +10,7 @@ type Term struct {
 	Meaning string `json:"meaning"`
 }
 
-// Terms are sorted by name.
+// Terms are the terms of the glossary, sorted by name.
 var Terms = []Term{
 	{"epoch", "A number of an operation. It grows whenever a process claims the operation. Every commit names the epoch of its process, and a commit of an " +
 		"older epoch is refused: a process that another one has replaced can no longer change anything."},

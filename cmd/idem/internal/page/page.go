@@ -21,7 +21,7 @@ type Page struct {
 	err   error
 }
 
-// New returns a page that writes to out, with ANSI colors if color is set.
+// New returns a page that writes to out, with ANSI colors if color is true.
 func New(out io.Writer, color bool) *Page { return &Page{out: out, color: color} }
 
 // Err returns the first write error.
@@ -37,8 +37,8 @@ func (p *Page) Printf(format string, args ...any) {
 // Pair is a line of Pairs.
 type Pair struct{ Name, Value string }
 
-// Pairs writes one line for each pair, with the values aligned. A name may contain no colors,
-// because Pairs dims it.
+// Pairs writes one line for each pair, with the values aligned. A name must not contain colors,
+// because Pairs prints it in a faint style.
 func (p *Page) Pairs(pairs []Pair) {
 	width := 0
 	for _, pair := range pairs {
@@ -157,15 +157,14 @@ func (p *Page) row(columns []Column, widths []int, cells []string, paint func(st
 }
 
 // Wrap breaks text into lines of at most width columns. The first line begins with lead, and the
-// others are indented by the width of lead.
+// other lines are indented by the width of lead.
 func Wrap(text, lead string, width int) string {
 	indent := ansi.StringWidth(lead)
 	lines := strings.Split(ansi.Wordwrap(text, max(20, width-indent), ""), "\n")
 	return lead + strings.Join(lines, "\n"+strings.Repeat(" ", indent))
 }
 
-// Age formats a duration with at most two units: a person compares ages, and does not compute with
-// them.
+// Age formats a duration with at most two units, which is precise enough to compare ages.
 func Age(d time.Duration) string {
 	sign := ""
 	if d < 0 {
@@ -201,7 +200,7 @@ func Bytes(n int64) string {
 	if n < 1000 {
 		return fmt.Sprintf("%d B", n)
 	}
-	// The bounds 999.5 and 9.95 are those at which rounding would add a digit.
+	// A value from 999.5 on would be rounded to four digits, and a value from 9.95 on to 10.0.
 	value, unit := float64(n), -1
 	for value >= 999.5 && unit < 4 {
 		value /= 1000
@@ -243,7 +242,7 @@ func Relative(t, now time.Time) string {
 	return Age(now.Sub(t)) + " ago"
 }
 
-// AtLeast formats a count of a query that stops counting at most.
+// AtLeast formats the result n of a query that stops counting at the limit most.
 func AtLeast(n, most int64) string {
 	if n >= most {
 		return Count(n) + " or more"
@@ -251,7 +250,7 @@ func AtLeast(n, most int64) string {
 	return Count(n)
 }
 
-// Clipped cuts text after limit characters.
+// Clipped cuts text after limit characters, and then adds an ellipsis.
 func Clipped(text string, limit int) string {
 	for at := range text {
 		if limit--; limit < 0 {

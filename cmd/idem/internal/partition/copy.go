@@ -12,9 +12,9 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Limits of a portion: the range of blocks that one transaction copies or compares. Its size
-// follows the time that the last portion took. A long transaction would delay vacuum, and would block
-// a DELETE for long.
+// Limits of a portion, which is the range of blocks that one transaction copies or compares. The
+// size of a portion depends on the time that the last portion took. A long transaction would delay
+// vacuum, and would block a DELETE for long.
 const (
 	firstBlocks = 128
 	maxBlocks   = 2048
@@ -22,15 +22,15 @@ const (
 	portionLock = 500 * time.Millisecond                        // lock timeout: a row may be locked by a DELETE
 )
 
-// errMoved is returned for a portion if the table was rewritten, so that its rows are in other
-// blocks.
+// errMoved means that the table was rewritten during a walk, so its rows are in other blocks now.
 var errMoved = errors.New("the table was rewritten, by VACUUM FULL or CLUSTER")
 
-// copy copies the rows that were there before the trigger.
+// copy copies the rows that were written before the trigger was installed.
 //
-// A copied row is locked against DELETE until the copy is committed. A DELETE in between waits, and
-// its trigger then finds the copied row. A row that was updated meanwhile is already in the new
-// table, written by the trigger, and newer. ON CONFLICT DO NOTHING keeps that version.
+// A copied row is locked against DELETE until the copy is committed. A DELETE waits for that, and
+// its trigger then finds the copied row. If a row was updated after the trigger was installed, the
+// trigger has written the newer version to the new table. ON CONFLICT DO NOTHING keeps that
+// version.
 func (j *job) copy(ctx context.Context) error {
 	return j.walk(ctx, "copies", j.old, func(tx pgx.Tx, from, to string) error {
 		tag, err := tx.Exec(ctx, fmt.Sprintf(`WITH rows AS MATERIALIZED (SELECT * FROM %s WHERE ctid >= $1::text::tid AND ctid < $2::text::tid FOR KEY SHARE)
@@ -40,10 +40,10 @@ func (j *job) copy(ctx context.Context) error {
 	})
 }
 
-// compare scans both tables and looks up each row in the other one. It returns ErrDiffers if a row
-// is missing or different. Each portion is one statement with one snapshot, in which both tables
-// must be equal because every write commits to both. A table without the record of a key would let the
-// key execute again, so the comparison is not optional.
+// compare scans both tables and looks up each row in the other table. It returns ErrDiffers if a
+// row is missing or different. Each portion is one statement with one snapshot, in which both
+// tables must be equal because every write commits to both. The comparison is not optional, because
+// a key whose record is missing in the new table would execute again.
 func (j *job) compare(ctx context.Context) error {
 	tables := []string{j.old}
 	for n := range j.Parts {
@@ -80,8 +80,8 @@ func (j *job) compare(ctx context.Context) error {
 }
 
 // walk calls work for each range of blocks that the table has at the start. Rows that are added
-// behind those blocks need no copy, because the trigger has written them. If the table is rewritten
-// meanwhile, walk begins again.
+// after the last of these blocks need no copy, because the trigger has written them. If the table
+// is rewritten meanwhile, walk begins again.
 func (j *job) walk(ctx context.Context, phase, table string, work func(tx pgx.Tx, from, to string) error) error {
 	for {
 		err := j.walkOnce(ctx, phase, table, work)
@@ -92,7 +92,7 @@ func (j *job) walk(ctx context.Context, phase, table string, work func(tx pgx.Tx
 }
 
 // walkOnce is one pass of walk. It adapts the size of portions, retries a portion after a lock
-// timeout, a deadlock or a serialization failure, and rests after each portion so that copying
+// timeout, a deadlock or a serialization failure, and sleeps after each portion, so that copying
 // takes Config.Share of the time.
 func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pgx.Tx, from, to string) error) error {
 	var total, file int64
@@ -110,8 +110,8 @@ func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pg
 		begin, next := time.Now(), min(at+blocks, total)
 		err := j.in(ctx, portionLock, func(tx pgx.Tx) error {
 			var now int64
-			// Reading from the table locks it against a rewrite. Only then does the check of its
-			// file number hold until the end of the transaction.
+			// Reading from the table locks it against a rewrite until the end of the transaction.
+			// So the file number that is read here cannot change before work ends.
 			err := tx.QueryRow(ctx, fmt.Sprintf(`WITH here AS (SELECT FROM %s LIMIT 0)
 				SELECT pg_relation_filenode($1::text::regclass)::int8 FROM (SELECT count(*) FROM here) _`, table), table).Scan(&now)
 			if err != nil {
@@ -124,7 +124,7 @@ func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pg
 		})
 		took := time.Since(begin)
 		switch {
-		// A writer was in the way. Try again with a smaller portion.
+		// Another session had locked or changed a row. Try again with a smaller portion.
 		case txn.HasCode(err, "55P03", "40P01", "40001"):
 			if failures++; failures > 100 {
 				return err

@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// lockTimeout is the lock timeout of a statement behind which other sessions queue. retryDelay is
-// the delay before the next attempt, in which those sessions proceed.
+// lockTimeout limits the wait for a strong lock, because other sessions queue behind the waiting
+// statement. retryDelay is the delay before the next attempt, in which these sessions can proceed.
 const (
 	lockTimeout = 200 * time.Millisecond
 	retryDelay  = time.Second
@@ -116,8 +116,8 @@ func (j *job) function() string {
 }
 
 // mirror installs the triggers. From then on, every transaction that writes to the old table also
-// writes to the new one. The lock of the table waits until all transactions have ended that wrote
-// without the trigger.
+// writes to the new one. Locking the table first waits until all transactions that wrote without
+// the trigger have ended.
 func (j *job) mirror(ctx context.Context) error {
 	trigger := "idem_parted"
 	var there bool
@@ -136,9 +136,9 @@ func (j *job) mirror(ctx context.Context) error {
 	})
 }
 
-// locked calls work, which needs a strong lock, in a transaction. Other sessions queue behind the
-// waiting lock. So locked waits for the lock only briefly and tries again after a delay, until
-// Config.Patience has passed.
+// locked calls work, which needs a strong lock, in a transaction. While the transaction waits for
+// the lock, other sessions queue behind it. So locked waits only briefly and tries again after a
+// delay, until Config.Patience has passed.
 func (j *job) locked(ctx context.Context, phase string, work func(pgx.Tx) error) error {
 	for deadline := time.Now().Add(j.Patience); ; {
 		begin := time.Now()
@@ -158,7 +158,7 @@ func (j *job) locked(ctx context.Context, phase string, work func(pgx.Tx) error)
 }
 
 // Abort removes the new table and the triggers of runs that have not finished. It reports whether
-// there were any.
+// there was such a table.
 func Abort(ctx context.Context, pool *pgxpool.Pool, config Config) (begun bool, err error) {
 	j := &job{Config: config, pool: pool, old: "idem." + config.Table, parted: "idem." + config.Table + "_parted"}
 	if err := pool.QueryRow(ctx, `SELECT to_regclass($1::text) IS NOT NULL`, j.parted).Scan(&begun); err != nil || !begun {
@@ -184,7 +184,8 @@ func execute(ctx context.Context, tx pgx.Tx, statements []string) error {
 }
 
 // swap drops the triggers and renames both tables and their indexes, under an exclusive lock. A
-// statement that waits for the lock then resolves the name to the new table.
+// statement of another session that waited for this lock then uses the new table, because it
+// resolves the name again.
 func (j *job) swap(ctx context.Context) error {
 	if _, err := j.pool.Exec(ctx, "ANALYZE "+j.parted); err != nil { // without statistics the first plans would be poor
 		return err

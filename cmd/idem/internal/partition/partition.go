@@ -19,11 +19,11 @@ import (
 
 // Config configures Run and Abort.
 type Config struct {
-	Table    string // records or inbox, which are only looked up by their primary keys
+	Table    string // records or inbox: idem looks up their rows by the primary key only
 	Parts    int
-	Share    float64       // share of the time in which it copies; it is idle for the rest
-	Patience time.Duration // how long to retry for a lock on the whole table
-	Blocks   int64         // blocks of the first portion; 0 for a default that adapts
+	Share    float64       // share of the time in which Run copies; Run is idle for the rest
+	Patience time.Duration // how long to retry to lock the whole table
+	Blocks   int64         // number of blocks to copy in a transaction; 0 for a number that adapts
 	Progress func(Progress)
 }
 
@@ -37,7 +37,7 @@ type Progress struct {
 // Report summarizes a run.
 type Report struct {
 	Resumed  bool  // the run continued an earlier one
-	Copied   int64 // rows that Run copied, without those that the trigger wrote
+	Copied   int64 // rows that Run copied; rows that only the trigger wrote are not counted
 	Compared int64
 	Duration time.Duration
 	Longest  time.Duration // the longest time for which writers may have waited
@@ -52,7 +52,7 @@ type job struct {
 	Config
 	pool   *pgxpool.Pool
 	old    string   // the old table, quoted, with its schema
-	parted string   // the new table, until it is renamed
+	parted string   // the name of the new table before it is renamed
 	key    []string // the columns of the primary key, quoted
 	cols   []string // all columns, quoted
 	report Report
@@ -62,8 +62,8 @@ type job struct {
 //
 // If Run is interrupted, both tables and the triggers remain. A later Run continues with them, and
 // Abort removes them. Run returns a *RefusedError if the table has properties that the partitioned
-// table would lack. It returns ErrDiffers if the tables are not equal before the renaming. In both
-// cases the old table stays in use.
+// table would lack. It returns ErrDiffers if it finds the tables different before it renames them.
+// In both cases the old table stays in use.
 func Run(ctx context.Context, pool *pgxpool.Pool, config Config) (Report, error) {
 	begin := time.Now()
 	j, err := newJob(ctx, pool, config)
@@ -112,8 +112,8 @@ func (j *job) progress(phase string, done, total int64) {
 	}
 }
 
-// in calls work in a transaction with settings of its own. A lock is awaited for no longer than
-// limit. A commit is not awaited on disk, because a later run can repeat what a crash loses.
+// in calls work in a transaction with settings of its own. A statement waits for a lock for at most
+// limit. A commit does not wait for the disk, because a later run can repeat what a crash loses.
 // Sequential scans are off, so that every portion is read by its block range or by an index.
 func (j *job) in(ctx context.Context, limit time.Duration, work func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, j.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
@@ -127,15 +127,15 @@ func (j *job) in(ctx context.Context, limit time.Duration, work func(pgx.Tx) err
 	})
 }
 
-// RefusedError is returned by Run for a table that cannot be partitioned as it is: the new table
-// would lack something, or another object would keep using the old table.
+// RefusedError is returned by Run for a table that cannot be partitioned in its present state: the
+// new table would lack a property of the old one, or another object would keep using the old table.
 type RefusedError struct{ Reasons []string }
 
 func (e *RefusedError) Error() string { return strings.Join(e.Reasons, "; ") }
 
 // refuse returns a *RefusedError with all properties that the new table would lack. Objects that
-// the migrations create are no reason, because prepare copies them. All reasons are found at once, so
-// that a person removes them in one go.
+// the migrations create are no reason to refuse, because prepare copies them. refuse lists all
+// reasons, so that a person can remove them together.
 func (j *job) refuse(ctx context.Context) error {
 	rows, _ := j.pool.Query(ctx, `
 		WITH t AS (SELECT oid, relkind, relowner, relrowsecurity, relpersistence, relispartition FROM pg_catalog.pg_class WHERE oid = $1::text::regclass)

@@ -7,7 +7,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Remedy returns what to do about a SQLSTATE, or "" if the message of the server has to be enough.
+// Remedy returns what to do about a SQLSTATE, or "" if it has no advice beyond the message of the
+// server.
 func Remedy(code string) string {
 	switch code {
 	case "42P01", "3F000", "42703": // undefined_table, invalid_schema_name, undefined_column
@@ -26,8 +27,8 @@ func Remedy(code string) string {
 	return ""
 }
 
-// nextSteps says in short what a person does about each reason. docs/operations-reference.md has
-// the details.
+// nextSteps says in short what a person does about a parked operation, by the reason why it is
+// parked. docs/operations-reference.md has the details.
 var nextSteps = map[operation.Reason]string{
 	operation.ReasonCallInDoubt:       "Ask the other side by the key of the call whether it happened, then resolve. Retry makes a Keyed call again within its window.",
 	operation.ReasonAttemptsExhausted: "Ask the other side by the key of the call whether it happened, then resolve. Or retry for as many attempts again.",
@@ -48,7 +49,7 @@ func NextStep(reason string) string {
 	return "docs/operations-reference.md says what to do about this reason."
 }
 
-// PreviewOfCancel describes in sentences what Cancel would do.
+// PreviewOfCancel describes in sentences what operation.Cancel would do to an operation.
 func PreviewOfCancel(p *operation.CancelPreview) (sentences []string) {
 	say := func(text string) { sentences = append(sentences, text) }
 	if len(p.InDoubt) > 0 {

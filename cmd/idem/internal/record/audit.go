@@ -30,14 +30,14 @@ type AuditEntry struct {
 
 // AuditFilter selects rows of idem.audit. An empty field selects all.
 type AuditFilter struct {
-	Since, Older time.Duration // acts younger than Since, and older than Older
+	Since, Older time.Duration // changes made within the last Since, but not within the last Older
 	Act, Person  string        // Person matches the person or the role
 	OperationID  string
 	MessageID    string
 	Limit        int
 }
 
-// AuditEntries returns what people did, the latest first. That is the order of the primary key, so
+// AuditEntries returns what people did, the latest first. This is the order of the primary key, so
 // Limit ends the scan early. The times are in subqueries, so that the server computes them once and
 // can use them as bounds of an index scan.
 func AuditEntries(ctx context.Context, tx pgx.Tx, f AuditFilter) ([]AuditEntry, error) {

@@ -23,7 +23,7 @@ type DeadLetter struct {
 	Attempts     int        `json:"attempts"`
 	AddedAt      time.Time  `json:"added_at"`
 	DiedAt       time.Time  `json:"died_at"`
-	RedriveAt    *time.Time `json:"redrive_at"` // since when it may be retried; nil if it was not redriven
+	RedriveAt    *time.Time `json:"redrive_at"` // time from which it may be retried; nil if it was not redriven
 	SealedBy     string     `json:"sealed_by,omitempty"`
 	HeaderBytes  int64      `json:"header_bytes"`
 	PayloadBytes int64      `json:"payload_bytes"`
@@ -44,8 +44,9 @@ type DeadLetterFilter struct {
 	Reveal bool
 }
 
-// DeadLetters returns dead letters in the order of side, consumer, source and id. That is the order
-// of the primary key, in which After continues. Filters check row by row.
+// DeadLetters returns dead letters in the order of side, consumer, source and id. This is the order
+// of the primary key, so After is a position in the index. The other conditions are checked row by
+// row.
 func DeadLetters(ctx context.Context, tx pgx.Tx, f DeadLetterFilter) ([]DeadLetter, error) {
 	rows, _ := tx.Query(ctx, `SELECT side, consumer, source, id, key, type, class, reason, attempts, created_at, died_at, redrive_at, coalesce(sealed_by, ''),
 		coalesce(length(headers::text), 0)::int8, coalesce(length(payload), 0)::int8,

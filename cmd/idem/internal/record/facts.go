@@ -16,13 +16,13 @@ type Fact struct {
 	Link              string // the page of package ui with details
 }
 
-// FactsOfPeople returns the figures that may need a person.
+// FactsOfPeople returns the figures about operations, keys and messages, which may need a person.
 func FactsOfPeople(v *stats.Stats) []Fact {
 	return append(append(operationFacts(v.Operations), flightFact(v.InFlight)), messageFacts(v.Messages)...)
 }
 
-// operationFacts returns the numbers of parked and running operations. A running operation that is
-// overdue is a warning, because no process executes it.
+// operationFacts returns the numbers of parked and running operations. An overdue running operation
+// is a warning, because no process executes it.
 func operationFacts(f stats.Figure[stats.Operations]) []Fact {
 	if !f.Known() {
 		return []Fact{{Name: "operations", Value: "unknown", Note: f.Note}}
@@ -39,7 +39,7 @@ func operationFacts(f stats.Figure[stats.Operations]) []Fact {
 }
 
 // messageFacts returns the backlog of outbox and inbox. Held and failing messages may recover by
-// themselves, and are warnings. Dead letters wait for a person.
+// themselves, so their mood is "warn". Dead letters wait for a person, so their mood is "bad".
 func messageFacts(f stats.Figure[stats.Messages]) []Fact {
 	if !f.Known() {
 		return []Fact{{Name: "messages", Value: "unknown", Note: f.Note}}
@@ -129,7 +129,7 @@ func figure[T any](name string, f stats.Figure[T], format func(T) string) Fact {
 	return Fact{Name: name, Value: "unknown", Note: f.Note}
 }
 
-// MoodIf returns mood if so is true, and "" otherwise.
+// MoodIf returns mood if the condition so is true, and "" otherwise.
 func MoodIf(so bool, mood string) string {
 	if so {
 		return mood

@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 )
 
-// Holder is a session whose transaction has written to idem.records. It holds the keys that it has
-// claimed. A field that the role may not read is zero.
+// Holder is a session whose transaction has written to idem.records. The session holds the keys
+// that the transaction has claimed. A field that the connected role may not read is zero.
 type Holder struct {
 	PID         int32    `json:"pid"`
 	Application string   `json:"application_name"`
@@ -28,10 +28,10 @@ type Holder struct {
 	Blocker *Blocker `json:"blocked_by,omitempty" db:"-"`
 }
 
-// Visible reports whether the role may read the details of the session.
+// Visible reports whether the connected role may read the details of the session.
 func (h *Holder) Visible() bool { return h.Seconds != nil }
 
-// Since returns the age of its transaction, or 0 if it is not Visible.
+// Since returns the age of the transaction of the session, or 0 if the session is not Visible.
 func (h *Holder) Since() time.Duration { return durationOf(h.Seconds) }
 
 // durationOf converts seconds to a duration, and nil to 0.
@@ -55,9 +55,9 @@ func Holders(ctx context.Context, tx pgx.Tx, old time.Duration, limit int) ([]Ho
 	return holders(ctx, tx, old, limit, nil)
 }
 
-// HolderOf returns the session that holds the advisory lock of a key, or nil if there is none. It
-// finds only locks that were taken: a transaction that claims more than 32 keys locks the first of
-// them only.
+// HolderOf returns the session that holds the advisory lock of a key, or nil if there is none. A
+// transaction that claims more than 32 keys takes locks for the first 32 only, so HolderOf does not
+// find it by a later key.
 func HolderOf(ctx context.Context, tx pgx.Tx, lock int64) (*Holder, error) {
 	found, err := holders(ctx, tx, 0, 1, &lock)
 	if err != nil || len(found) == 0 {
@@ -66,13 +66,14 @@ func HolderOf(ctx context.Context, tx pgx.Tx, lock int64) (*Holder, error) {
 	return &found[0], nil
 }
 
-// holders returns the sessions that hold keys, or that hold one lock if lock is not nil.
+// holders returns the sessions that hold keys. If lock is not nil, it returns only the session that
+// holds this advisory lock.
 //
 // The query reads pg_locks once, because a read locks the whole lock table of the server. A claim
 // inserts a record, so its transaction holds a RowExclusiveLock on the table. A claim also takes an
 // advisory lock on a hash of the key. pg_locks shows the 64-bit number of such a lock as two
-// halves, classid and objid, and with objsubid 1. A session that waits for it is a waiter of the
-// session to which the lock is granted.
+// halves, classid and objid, and with objsubid 1. A session that waits for such a lock is a waiter
+// of the session to which the lock is granted.
 func holders(ctx context.Context, tx pgx.Tx, old time.Duration, limit int, lock *int64) ([]Holder, error) {
 	rows, _ := tx.Query(ctx, `WITH l AS MATERIALIZED (
 			SELECT pid, granted, locktype, relation, classid, objid FROM pg_locks WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -101,7 +102,7 @@ func holders(ctx context.Context, tx pgx.Tx, old time.Duration, limit int, lock 
 }
 
 // Blocker is the session at the root of a chain of waiting sessions. It blocks other sessions and
-// waits for no lock itself. A field that is hidden from the role is zero.
+// waits for no lock itself. A field that the connected role may not read is zero.
 type Blocker struct {
 	PID         int32      `json:"pid"` // 0 for a prepared transaction, which has no session
 	Application string     `json:"application_name"`
@@ -199,7 +200,7 @@ func waitGraph(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32][]int32,
 				seen[b] = true
 			}
 			// ForEachRow scans every row into the same variable. Without the reset, the next row
-			// could overwrite the array that blockedBy now holds.
+			// could overwrite the array to which blockedBy now refers.
 			blockers = nil
 			return nil
 		})

@@ -57,11 +57,12 @@ func DelayedMessages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Message])
 }
 
-// Lanes is the number of lanes of the outbox. One relay at a time owns a lane.
+// Lanes is the number of lanes of the outbox, which are groups of keys. One relay at a time owns a
+// lane.
 const Lanes = 16
 
-// runningInstances is a query for the numbers of the processes that run. A process with a session
-// of its own holds the advisory lock (1768187247, instance), which ends with the session. A process
+// runningInstances is a query for the numbers of the running processes. A process with a session of
+// its own holds the advisory lock (1768187247, its number), which ends with the session. A process
 // behind a pooler has no session of its own and renews a lease instead. pg_locks shows the two
 // halves of such a lock as classid and objid, and objsubid is 2.
 const runningInstances = `SELECT l.objid::int8::int4 FROM pg_locks l
@@ -82,13 +83,14 @@ func Relays(ctx context.Context, tx pgx.Tx) (lanes int, err error) {
 // Orphan is a topic with waiting messages that no running relay publishes.
 type Orphan struct {
 	Topic string
-	// Relay owns the topic. It is empty if no relay does and the unnamed relay does not run.
+	// Relay is the name of the relay that owns the topic. It is empty if no relay owns the topic.
+	// Then the relay without a name would publish the topic, but it does not run.
 	Relay string
 }
 
 // Orphans returns up to 10 topics with waiting messages that no running relay publishes. It scans
-// the oldest messages only. It returns none if no relay has topics of its own. A topic pattern that
-// ends in "*" matches a prefix.
+// the oldest messages only. If no relay has topics of its own, it returns nothing. A topic pattern
+// that ends in "*" matches a prefix.
 func Orphans(ctx context.Context, tx pgx.Tx) ([]Orphan, error) {
 	rows, _ := tx.Query(ctx, `WITH own AS (SELECT t.relay, unnest(t.topics) AS topic FROM idem.relay_topics t),
 		waiting AS (SELECT DISTINCT m.aggregatetype AS topic FROM (
@@ -102,8 +104,9 @@ func Orphans(ctx context.Context, tx pgx.Tx) ([]Orphan, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Orphan])
 }
 
-// Oldest returns the age of the oldest message that could have been published. A delayed message
-// counts from when it is due. Oldest returns 0 if there is no such message.
+// Oldest returns the age of the oldest message that could have been published. The age of a delayed
+// message counts from the time at which it became due. Oldest returns 0 if there is no such
+// message.
 func Oldest(ctx context.Context, tx pgx.Tx) (age time.Duration, err error) {
 	var seconds float64
 	err = tx.QueryRow(ctx, `SELECT coalesce(extract(epoch FROM clock_timestamp() - least(
@@ -218,7 +221,7 @@ type Failing struct {
 	Since    time.Time  `json:"since"`
 	Attempts int        `json:"attempts"`
 	Hindered int        `json:"hindered,omitempty"` // failures that do not count, such as a lock timeout
-	NextAt   *time.Time `json:"next_at"`            // nil while an attempt has begun and has no recorded end
+	NextAt   *time.Time `json:"next_at"`            // nil if the last attempt has no recorded end
 
 	Now time.Time `json:"-"` // the clock of the database
 }
@@ -234,7 +237,8 @@ func FailingMessages(ctx context.Context, tx pgx.Tx, consumer, source string, li
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Failing])
 }
 
-// replaced replaces the names in a query, which may have the parts of other queries as values.
+// replaced replaces placeholders in the text of a query. pairs has each placeholder followed by its
+// value, which may be a part of another query.
 func replaced(text string, pairs ...string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// Operation is a row of idem.operations. Timeline adds its input.
+// Operation is a row of idem.operations. The function Timeline sets Input.
 type Operation struct {
 	ID         string     `json:"operation_id"`
 	Name       string     `json:"name"`
 	Scope      string     `json:"scope"`
 	Key        string     `json:"key"`
 	State      string     `json:"state"`
-	Step       string     `json:"step"` // in progress, waited for, or at which the operation parked
+	Step       string     `json:"step"` // the step in progress, or the step at which the operation parked
 	Undoing    bool       `json:"undoing"`
 	Canceled   bool       `json:"canceled"`
 	Attempts   int        `json:"attempts"`
@@ -32,7 +32,7 @@ type Operation struct {
 	Reason     string     `json:"reason,omitempty"` // the code; empty unless the operation is parked
 	ReasonText string     `json:"reason_text,omitempty"`
 	LastError  *LastError `json:"last_error,omitempty"`
-	Parent     string     `json:"parent,omitempty"` // the operation that awaits it; empty if it is no child
+	Parent     string     `json:"parent,omitempty"` // id of the operation whose child this is; empty if there is none
 
 	Epoch int       `json:"-"`
 	Seq   int       `json:"-"`
@@ -42,8 +42,8 @@ type Operation struct {
 	Now   time.Time `json:"-"` // the clock of the database
 }
 
-// LastError is the last error of an operation: of an attempt at a call or an undo, or of a run of
-// its function.
+// LastError is the last error of an operation. It comes from an attempt at a call or an undo, or
+// from a run of the function of the operation.
 type LastError struct {
 	Step    string     `json:"step,omitempty"` // empty if the function returned the error
 	Attempt int        `json:"attempt"`
@@ -94,8 +94,9 @@ func UndoName(name string) string {
 // Parked is the state of an operation that waits for a person.
 const Parked = "parked"
 
-// operations is a query for operations without a WHERE clause. It reads the running instances once,
-// and not for each row, because a read of pg_locks locks the whole lock table for a moment.
+// operations is a query for operations without a WHERE clause. It reads the numbers of the running
+// processes once, and not for each row, because a read of pg_locks locks the whole lock table for a
+// moment.
 const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step,
 		coalesce(o.reason, ''), coalesce(o.reason_step, ''), coalesce(o.reason_text, ''),
 		coalesce(o.error_step, ''), coalesce(o.error_attempt, 0), o.error_text, o.error_at, o.error_next_at,
@@ -106,8 +107,8 @@ const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step,
 // scanOperation reads a row of the query operations. A parked operation is shown at the step at
 // which it parked, and any other operation at its current step.
 //
-// The last error has no attempt if there was none since the last progress. Opening it without a
-// Sealer sets the text if the text is not sealed.
+// LastError is nil if there was no error since the last progress. Otherwise Open is called without
+// a Sealer: it sets the text of an error that is not sealed.
 func scanOperation(row pgx.CollectableRow) (Operation, error) {
 	var o Operation
 	var e LastError
@@ -157,7 +158,7 @@ func ListOperations(ctx context.Context, tx pgx.Tx, f OperationFilter) ([]Operat
 	return pgx.CollectRows(rows, scanOperation)
 }
 
-// maxListed is the maximum number of operations in a list of those that need a person. More of them
+// maxListed is the maximum length of a list of operations that need a person. More of them usually
 // have a common cause, and a longer list would not help.
 const maxListed = 1000
 
@@ -170,15 +171,15 @@ func ParkedOperations(ctx context.Context, tx pgx.Tx) ([]Operation, error) {
 // Workers counts what the database shows of the processes that run a Worker.
 type Workers struct {
 	// Guards is the number of sessions that look for due operations on behalf of all Workers. There
-	// are at most two, and none if no Worker has a session.
+	// are at most two. There are none if no Worker has a session of its own.
 	Guards int
-	// Leased is the number of processes behind a pooler that are no relays. Each of them may run a
+	// Leased is the number of processes behind a pooler that run no relay. Each of them may run a
 	// Worker, or only calls.
 	Leased int
 }
 
-// ReadWorkers returns the Workers of the database. A session that looks for due operations holds an
-// advisory lock (1768187248, n).
+// ReadWorkers counts the Workers of the database. A session that looks for due operations holds an
+// advisory lock whose first number is 1768187248.
 func ReadWorkers(ctx context.Context, tx pgx.Tx) (w Workers, err error) {
 	err = tx.QueryRow(ctx, `SELECT (SELECT count(*) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = 1768187248::oid
 			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())),
@@ -188,7 +189,8 @@ func ReadWorkers(ctx context.Context, tx pgx.Tx) (w Workers, err error) {
 }
 
 // UnattendedOperations returns running operations that have been due for longer than old, and that
-// no running process owns. Either no process runs a Worker, or no Worker has their definition.
+// no running process owns. Either no process runs a Worker, or no Worker has the definitions of
+// these operations.
 func UnattendedOperations(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Operation, error) {
 	rows, _ := tx.Query(ctx, operations+`WHERE o.state = 'running' AND o.wake_at < clock_timestamp() - make_interval(secs => $1)
 		AND (o.owner IS NULL OR o.owner <> ALL (running.instances)) ORDER BY o.wake_at LIMIT $2`, old.Seconds(), maxListed) // CollectRows returns the error
@@ -204,21 +206,21 @@ type Mark struct {
 // beginning is the position before all operations.
 var beginning = Mark{At: time.Unix(0, 0), ID: "00000000-0000-0000-0000-000000000000"}
 
-// scanOrders has the column by which the operations of a state are scanned. Each has an index of
-// the operations of that state. No index knows when an operation ended, so operations that have
-// ended are scanned by id, whatever their state.
+// scanOrders has, for each state, the column by which operations are scanned. For parked and
+// running operations there is an index on that column. No index has the time at which an operation
+// ended, so for the other states all operations are scanned by id.
 var scanOrders = map[string]string{Parked: "since", Running: "wake_at", Completed: "", Failed: "", UndoneState: ""}
 
 // UndoneState is the state of an operation that ended in an error or was canceled, and was undone.
 const UndoneState = "undone"
 
-// OperationsPage returns up to limit operations of a state after a mark. Parked operations are
-// in the order in which their step began, running operations in the order in which they are due,
-// and others in the order of their ids. It scans at most MaxScanned operations. The returned mark is the
-// position for the next call. It is nil if there are no more operations.
+// OperationsPage returns up to limit operations of a state after a mark. Parked operations are in
+// the order in which their step began, running operations in the order in which they are due, and
+// others in the order of their ids. It scans at most MaxScanned operations. next is the mark for
+// the next call, or nil if there are no more operations.
 //
-// The limit on the scan matters if few of the scanned operations match state and name. Then a page
-// can be short, or empty, and still have a mark.
+// If few of the scanned operations match state and name, a page can be short or empty although
+// there is a next page.
 func OperationsPage(ctx context.Context, tx pgx.Tx, state, name string, after *Mark, limit int) (found []Operation, next *Mark, err error) {
 	at, known := scanOrders[state]
 	if !known {
@@ -227,9 +229,8 @@ func OperationsPage(ctx context.Context, tx pgx.Tx, state, name string, after *M
 	if after == nil {
 		after = &beginning
 	}
-	// scanned is the subquery for the operations of this scan. Parameter 1 is unused in the order
-	// of ids. The condition names it all the same, because the server must know the type of each
-	// parameter.
+	// scanned is the subquery for the operations of this scan. A scan by id does not need parameter
+	// 1, but its condition mentions it, because the server must know the type of each parameter.
 	order, where := "id", "id > $2::text::uuid AND $1::timestamptz IS NOT NULL"
 	if at != "" {
 		order, where = at+", id", "state = '"+state+"' AND ("+at+", id) > ($1::timestamptz, $2::text::uuid)"

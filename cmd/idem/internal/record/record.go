@@ -24,7 +24,7 @@ type Record struct {
 	Key         string     `json:"key"`
 	KeyBytes    int        `json:"key_bytes"`
 	State       string     `json:"state"`
-	Expired     bool       `json:"expired"` // its key counts as new
+	Expired     bool       `json:"expired"` // the expiry has passed, so the key counts as new
 	ExecutionID string     `json:"execution_id"`
 	Status      *int32     `json:"status"`
 	CreatedAt   time.Time  `json:"created_at"`
@@ -50,7 +50,8 @@ const (
 	Expired    = "expired"
 )
 
-// columns are the columns of a Record. Parameter 1 says whether to read Header and Body.
+// columns are the columns that scan reads. Parameter 1 of the query says whether to read Header and
+// Body.
 const columns = `scope, key, execution_id::text, state, encode(hash, 'hex'), status, coalesce(sealed_by, ''), created_at, expires_at, completed_at,
 	coalesce(length(convert_to(header::text, 'UTF8')), 0)::int8, coalesce(length(body), 0)::int8,
 	CASE WHEN $1 THEN convert_to(header::text, 'UTF8') END, CASE WHEN $1 THEN body END, clock_timestamp()`
@@ -66,7 +67,7 @@ func scan(row pgx.CollectableRow) (Record, error) {
 }
 
 // Find returns the record of a key, or nil if there is none. It returns an expired record, too.
-// Header and Body are read only if reveal is set.
+// Header and Body are read only if reveal is true.
 func Find(ctx context.Context, tx pgx.Tx, scope, key string, reveal bool) (*Record, error) {
 	// CollectExactlyOneRow returns the error of Query.
 	rows, _ := tx.Query(ctx, "SELECT "+columns+" FROM idem.records WHERE scope = $2 AND key = $3", reveal, scope, key)
@@ -82,8 +83,8 @@ func Find(ctx context.Context, tx pgx.Tx, scope, key string, reveal bool) (*Reco
 
 // Evict deletes the record of an execution, and writes a row to idem.audit in the same transaction.
 // It returns false if the key has no record, or has the record of another execution. The execution
-// id is part of the condition, so that a record which was made since the person looked is not
-// deleted.
+// id is a part of the condition, so that Evict does not delete a record that was created after the
+// person looked.
 func Evict(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, scope, key, executionID string) (evicted bool, err error) {
 	err = Change(ctx, pool, timeout, func(tx pgx.Tx) error {
 		var state string
@@ -117,9 +118,9 @@ type Filter struct {
 // Name identifies a record.
 type Name struct{ Scope, Key string }
 
-// List returns records in the order of scope and key. That is the order of the primary key, so
-// Limit ends the scan early, and ScopePrefix is a range of the index. The other fields of f filter
-// row by row.
+// List returns records in the order of scope and key. This is the order of the primary key, so
+// Limit ends the scan early, and ScopePrefix is a range of the index. The other conditions are
+// checked row by row.
 func List(ctx context.Context, tx pgx.Tx, f Filter) ([]Record, error) {
 	where, args := f.where([]any{false})
 	query := fmt.Sprintf("SELECT %s FROM idem.records%s ORDER BY scope, key LIMIT %d", columns, where, f.Limit)

@@ -16,8 +16,8 @@ import (
 // Value is an input, or the stored value of a step or a signal.
 type Value struct {
 	Bytes    int64   `json:"bytes"`               // the stored size
-	SealedBy string  `json:"sealed_by,omitempty"` // key id; "" if it is not sealed
-	Stored   []byte  `json:"value,omitempty"`     // base64; nil unless revealed
+	SealedBy string  `json:"sealed_by,omitempty"` // key id; empty if the value is not sealed
+	Stored   []byte  `json:"value,omitempty"`     // base64 in JSON; nil unless revealed
 	Text     *string `json:"value_text,omitempty"`
 }
 
@@ -49,7 +49,7 @@ const value = `coalesce(length(value), 0)::int8, CASE WHEN $2 THEN value END,
 	CASE WHEN substring(value FOR 14) = convert_to(E'idem.sealed/1\n', 'UTF8') THEN substring(value FOR 270) END `
 
 // Timeline returns the steps and signals of an operation, and sets o.Input. It reads values only if
-// reveal is set. The beginning of a sealed value is read in any case, because it names the key.
+// reveal is true. The beginning of a sealed value is read in any case, because it names the key.
 func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps []Step, sent []Signal, err error) {
 	err = tx.QueryRow(ctx, "SELECT "+value+"FROM (SELECT input AS value FROM idem.operations WHERE id = $1::text::uuid) AS o", o.ID, reveal).
 		Scan(o.Input.into()...)
@@ -92,8 +92,8 @@ func (s *sealer) ScanBytes(beginning []byte) error {
 	return nil
 }
 
-// Open decrypts the value. It fails if s does not have the key, or if bound is not the context in
-// which the value was sealed. It sets Text if the value is UTF-8.
+// Open decrypts the value. It fails if s does not have the key, or if bound is not what the value
+// was bound to when it was sealed. It sets Text if the value is UTF-8.
 func (v *Value) Open(s db.Sealer, bound []byte) (err error) {
 	if v.SealedBy != "" {
 		v.Stored, err = db.OpenValue(s, v.Stored, bound)
@@ -124,10 +124,10 @@ func (d *CallInDoubt) IsUndo() bool { return d.Kind == string(db.UndoStep) }
 // CallsInDoubt returns the calls of an operation whose outcome a person can resolve, in the order
 // of the steps.
 //
-// Calls that began together have a row each in steps, with the outcome begun. A call that began
-// alone has no row until its outcome is known. Only the row of the operation names it, by Seq, Kind
-// and Begun. If a person resolved a call with a value that the code cannot decode, the call is
-// listed first, so that the person can correct the value.
+// If several calls began together, each has a row in idem.steps with the outcome begun. A call that
+// began alone has no such row until its outcome is known. Only the row of the operation names the
+// call, by Seq, Kind and Begun. If a person resolved a call with a value that the code cannot
+// decode, the call is listed first, so that the person can correct the value.
 func CallsInDoubt(o *Operation, steps []Step) (doubts []CallInDoubt) {
 	alone := o.EndedAt == nil && o.Seq > 0 && (o.Kind == string(db.CallStep) || o.Kind == string(db.UndoStep))
 	for _, s := range steps {
@@ -155,19 +155,19 @@ type Event struct {
 	Outcome, Mood string // Mood is bad, warn or empty
 	Value         Value
 	DueAt         *time.Time
-	Undo          string     // the state of its undo
-	Child         string     // operation id of its child
-	Error         *LastError // the error of its last attempt
+	Undo          string     // whether the step was or can be undone
+	Child         string     // id of the operation that the step began as a child
+	Error         *LastError // the error of the last attempt at the step
 }
 
 // Events returns the steps and the calls in progress in the order of their numbers, with the
 // signals between them.
 //
 // A call that began alone has no row in steps until its outcome is known, so its entry comes from
-// Doubts. A signal has no number. It is inserted before the first entry that is later. The last
-// error belongs to the last entry with the name of its step.
+// CallsInDoubt. A signal has no number. It is inserted before the first entry with a later time.
+// The last error belongs to the last entry with the name of its step.
 func Events(o *Operation, steps []Step, sent []Signal) (all []Event) {
-	recorded, undoneBy := map[int]bool{}, map[string]int{} // by the number of a step, and by its name
+	recorded, undoneBy := map[int]bool{}, map[string]int{} // keyed by the number, and by the name, of a step
 	for _, step := range steps {
 		if step.Kind == string(db.UndoStep) {
 			name, _ := UndoOf(step.Name)

@@ -10,12 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// blocksPerStatement is the number of blocks that one statement of a walk reads, over all
-// partitions: 32 MB.
+// blocksPerStatement is the number of blocks that one statement of a walk reads in all partitions
+// together: 32 MB with blocks of 8 kB.
 const blocksPerStatement = 4096
 
-// sizes returns the number of blocks of each leaf partition, or of the table if it is not
-// partitioned.
+// sizes returns the number of blocks of each leaf partition of idem.records, or of the table itself
+// if it is not partitioned.
 func sizes(ctx context.Context, tx pgx.Tx) ([]int64, error) {
 	// CollectRows returns the error of Query.
 	rows, _ := tx.Query(ctx, `
@@ -24,7 +24,8 @@ func sizes(ctx context.Context, tx pgx.Tx) ([]int64, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// Size returns the size of the table and its partitions in bytes, without indexes and TOAST tables.
+// Size returns the size of the table idem.records and its partitions in bytes, without indexes and
+// TOAST tables.
 func Size(ctx context.Context, tx pgx.Tx) (int64, error) {
 	blocks, err := sizes(ctx, tx)
 	if err != nil {
@@ -35,7 +36,8 @@ func Size(ctx context.Context, tx pgx.Tx) (int64, error) {
 	return block * blocksBefore(blocks, math.MaxInt64), err
 }
 
-// blocksBefore returns how many blocks come before block number at, summed over the partitions.
+// blocksBefore returns how many blocks of all partitions have a number below at. The slice blocks
+// has the number of blocks of each partition.
 func blocksBefore(blocks []int64, at int64) (sum int64) {
 	for _, n := range blocks {
 		sum += min(n, at)
@@ -43,16 +45,16 @@ func blocksBefore(blocks []int64, at int64) (sum int64) {
 	return sum
 }
 
-// LeftBehind walks the whole table and calls each for every record in the state processing that has
-// not expired. Such a record is visible only if an fn ended its own transaction: a claim that was
-// not committed is invisible to others. The walk consists of many short transactions, so it does
-// not delay vacuum.
+// LeftBehind scans the whole table idem.records, and passes every record in the state processing
+// that has not expired to the function each. Such a record is visible only if the function of a
+// call ended its own transaction, because an uncommitted claim is invisible to others. The scan
+// consists of many short transactions, so it does not delay vacuum.
 func LeftBehind(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, each func(Record), progress func(done, blocks int64)) error {
 	return walk(ctx, pool, timeout, blocksPerStatement, leftBehind(each), progress)
 }
 
-// CountSealed walks the whole table and adds to counts how many responses each key id has sealed.
-// The empty id counts the responses that are not sealed.
+// CountSealed scans the whole table idem.records and adds to counts how many responses are sealed
+// with each key id. The empty id counts the responses that are not sealed.
 func CountSealed(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, counts map[string]float64) error {
 	count := func(ctx context.Context, tx pgx.Tx, from, to string) error {
 		rows, _ := tx.Query(ctx, `SELECT coalesce(sealed_by, ''), count(*)::float8 FROM idem.records
@@ -68,9 +70,9 @@ func CountSealed(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration,
 // reader reads the rows between two positions (ctid) of every partition.
 type reader func(ctx context.Context, tx pgx.Tx, from, to string) error
 
-// walk reads the same range of blocks of all partitions with one statement, range by range. It
-// queries the parent table, because a role that may read the table may have no privilege on a
-// partition.
+// walk calls read for one range of block numbers after another. A single statement reads the range
+// in all partitions. It queries the parent table, because a role that may read the table may have
+// no privilege on a partition.
 func walk(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, perStatement int64, read reader, progress func(done, blocks int64)) error {
 	var blocks []int64
 	err := Tx(ctx, pool, timeout, func(tx pgx.Tx) (err error) { blocks, err = sizes(ctx, tx); return err })
