@@ -58,16 +58,11 @@ type arguments struct {
 	url                                          string
 }
 
-// parse reads the arguments. If a flag is invalid, package flag has printed the error and the usage
-// to stderr before parse returns the error.
+// parse reads the arguments. For -h it prints the usage to stderr, and returns flag.ErrHelp.
 func parse(args []string, stderr io.Writer) (*arguments, error) {
 	var a arguments
 	flags := flag.NewFlagSet("idem-conform", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.Usage = func() {
-		fmt.Fprint(stderr, intro)
-		flags.PrintDefaults()
-	}
+	flags.SetOutput(io.Discard)
 	flags.StringVar(&a.profile, "profile", "ietf", "the `name` of the rules: "+strings.Join(conform.Names(), ", "))
 	flags.StringVar(&a.request, "request", "", "a `file` with the request: the method in the first line, header fields, an empty line, the body\n(default POST "+
 		conform.Standard().Body+")")
@@ -78,8 +73,14 @@ func parse(args []string, stderr io.Writer) (*arguments, error) {
 	flags.BoolVar(&a.json, "json", false, "write one JSON document")
 	flags.BoolVar(&a.yes, "yes", false, "send the requests without asking")
 	flags.BoolVar(&a.yes, "y", false, "short for --yes")
-	if err := flags.Parse(args); err != nil {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		flags.SetOutput(stderr)
+		fmt.Fprint(stderr, intro)
+		flags.PrintDefaults()
 		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w; -h lists the flags", err)
 	}
 	if a.url = flags.Arg(0); flags.NArg() != 1 {
 		return nil, errors.New("give one URL, after the flags")

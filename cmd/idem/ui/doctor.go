@@ -69,8 +69,9 @@ func findingsOf(results []doctor.Result) (all []finding) {
 			all = append(all, finding{f, r.Check, moodOf[f.Level]})
 		}
 	}
-	order := []doctor.Level{doctor.Problem, doctor.Warning, doctor.Unknown, doctor.Note}
-	slices.SortStableFunc(all, func(a, b finding) int { return cmp.Compare(slices.Index(order, a.Level), slices.Index(order, b.Level)) })
+	slices.SortStableFunc(all, func(a, b finding) int {
+		return cmp.Compare(slices.Index(doctor.Levels, a.Level), slices.Index(doctor.Levels, b.Level))
+	})
 	return all
 }
 

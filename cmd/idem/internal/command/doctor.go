@@ -81,7 +81,7 @@ func newShownChecks(results []doctor.Result) shownChecks {
 // text prints all findings, the most severe first. If all is true, it also prints the checks
 // without a finding.
 func (s *shownChecks) text(p *page.Page, all bool) {
-	for _, level := range []doctor.Level{doctor.Problem, doctor.Warning, doctor.Note, doctor.Unknown} {
+	for _, level := range doctor.Levels {
 		for _, found := range mergeFindings(s.Checks, level) {
 			printFinding(p, strings.Join(found.checks, ", "), found.Finding)
 		}

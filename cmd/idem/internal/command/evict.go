@@ -81,6 +81,8 @@ func consequence(r *record.Record) string {
 		return "an fn ended its own transaction, so a part of its effect may be committed: the next call executes again"
 	case r.State == record.Failed:
 		return "it was rejected: the next call executes"
+	case r.State == record.Running:
+		return "its operation has no row, and its steps may have happened: the next call executes again"
 	}
 	return "its effect is committed and stays: the next call executes a second time"
 }

@@ -42,7 +42,7 @@ func (c *explainCommand) Run(s *session) error {
 	if err := c.resolve(s); err != nil {
 		return err
 	}
-	hashes, err := c.hashes()
+	hashes, err := c.hashes(s.Stdin)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,9 @@ func (c *explainCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	entry, err := idem.Lookup(s.ctx, pool, c.Scope, c.Key)
+	ctx, cancel := s.withTimeout()
+	defer cancel()
+	entry, err := idem.Lookup(ctx, pool, c.Scope, c.Key)
 	if invalid := invalidName(err); invalid != nil {
 		return s.show(invalid, invalid.text)
 	}
@@ -235,7 +237,7 @@ type requestHash struct {
 // HashJSON and HashBytes hash it, and the fingerprint of idemhttp if --method was given. The
 // command computes several because it cannot know which one the program uses. If one of them equals
 // the recorded hash, the request is the recorded request.
-func (r *request) hashes() ([]*requestHash, error) {
+func (r *request) hashes(stdin io.Reader) ([]*requestHash, error) {
 	var all []*requestHash
 	if r.Hash != "" {
 		sum, err := hex.DecodeString(r.Hash)
@@ -253,7 +255,7 @@ func (r *request) hashes() ([]*requestHash, error) {
 	if (r.Method == "") != (r.Target == "") {
 		return nil, usage("--method and --target need each other")
 	}
-	body, err := r.read()
+	body, err := r.read(stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -301,8 +303,8 @@ const maxRequest = 64 << 20
 
 // read returns the body of the request. It fails for a body larger than maxRequest, so that a wrong
 // file cannot fill the memory.
-func (r *request) read() ([]byte, error) {
-	file := os.Stdin
+func (r *request) read(stdin io.Reader) ([]byte, error) {
+	file := stdin
 	if r.Request != "-" {
 		opened, err := os.Open(r.Request)
 		if err != nil {

@@ -7,6 +7,7 @@
 package command
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,7 @@ func Run(ctx context.Context, w World) int {
 	if err != nil {
 		return finish(ctx, w, err)
 	}
+	w.Stdin = bufio.NewReader(w.Stdin) // shared by readers of a line and of the rest
 	s := &session{World: w, ctx: ctx, globals: &g.globals, name: called.Selected().Name, page: page.New(w.Stdout, w.colors())}
 	s.command, _, _ = strings.Cut(called.Command(), " <")
 	return finish(ctx, w, runWithGrace(ctx, s.gracePeriod, func() error {

@@ -127,6 +127,8 @@ func TestKey_MayComeFromStandardInput(t *testing.T) {
 	read := func(w *command.World) { w.Stdin = strings.NewReader(placed + "\n") }
 	d.call(context.Background(), read, "show", scope, "-").want(t, 0, placedID)
 	d.idem("show", scope, "-").want(t, 1, "no key on standard input")
+	withBody := func(w *command.World) { w.Stdin = strings.NewReader(placed + "\n{}") }
+	d.call(context.Background(), withBody, "explain", scope, "-", "--request", "-").want(t, 0, idem.HashBytes([]byte("{}")).String())
 }
 
 func TestExplain_ReportsACallInProgress(t *testing.T) {

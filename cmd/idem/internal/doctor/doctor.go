@@ -32,6 +32,9 @@ const (
 	Unknown Level = "unknown" // the check could not run
 )
 
+// Levels has all levels, the most severe first.
+var Levels = []Level{Problem, Warning, Unknown, Note}
+
 // Finding is one fault that a check found, with its remedy.
 type Finding struct {
 	Level  Level  `json:"level"`
