@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// Attempt describes one attempt. When it is printed, the key is abridged. FullKey returns the whole
-// key.
+// Attempt describes one attempt to send a request. A printed Attempt shows the key abridged.
+// FullKey returns the whole key.
 type Attempt struct {
 	Method   string
 	Host     string
 	Key      string        // the key that was sent, abridged for logs; empty if none was sent
-	Number   int           // counted from 1, and again from 1 after each redirect
+	Number   int           // the number of the attempt, from 1; each redirect starts again at 1
 	Sent     int           // how often net/http has sent the request, see "The retry budget" in the package comment
-	Status   int           // of the response; 0 if there was no response
+	Status   int           // the status of the response; 0 if there was no response
 	Err      error         // why there was no response
-	Duration time.Duration // until the header of the response, or the error
-	Wait     time.Duration // pause before the next attempt; 0 if there is none
-	Stop     Stop          // why there is no next attempt; empty if there is one
+	Duration time.Duration // the time until the header of the response arrived, or the error
+	Wait     time.Duration // the pause before the next attempt; 0 if there is no next attempt
+	Stop     Stop          // why there is no next attempt; empty if there is a next attempt
 
 	full *hiddenKey
 }
 
-// FullKey returns the whole key of the call and when it was made, like [Error.FullKey]. It returns
-// "" if the call has no key.
+// FullKey returns the whole key of the call and the time at which the key was made, like
+// [Error.FullKey]. It returns "" if the call has no key.
 func (a Attempt) FullKey() (key string, made time.Time) {
 	return a.full.key()
 }
@@ -42,9 +42,9 @@ type attempt struct {
 	err      error
 	took     time.Duration
 
-	cancel    context.CancelCauseFunc // cancels the context of the request, which covers response.Body
+	cancel    context.CancelCauseFunc // cancels the context of the attempt, and with it reads of response.Body
 	gotToDial atomic.Bool             // net/http has begun to look for a connection
-	conns     atomic.Int32            // connections that net/http got for the request
+	conns     atomic.Int32            // how many connections net/http has used for the request
 }
 
 // send makes the attempt. If there is a response, the context of the attempt lives until the body
@@ -73,7 +73,8 @@ func (a *attempt) send(base http.RoundTripper, req *http.Request, header http.He
 	a.took = time.Since(began)
 }
 
-// roundTrip calls base. It returns an error if base returns neither a response nor an error.
+// roundTrip sends a request with base. It returns an error if base returns neither a response nor
+// an error.
 func roundTrip(base http.RoundTripper, req *http.Request) (*http.Response, error) {
 	resp, err := base.RoundTrip(req)
 	switch {

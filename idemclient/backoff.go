@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// pause returns the pause before retry n, counted from 0: the Retry-After of resp, plus a random
-// time. The random time keeps clients that got the same Retry-After from returning together.
+// pause returns the pause before retry n, counted from 0: the Retry-After of the last response,
+// plus a random backoff. The random part prevents clients that got the same Retry-After from
+// retrying at the same moment.
 func (t *Transport) pause(n int, resp *http.Response) time.Duration {
 	wait := t.backoff(n)
 	if resp != nil {
@@ -20,7 +21,7 @@ func (t *Transport) pause(n int, resp *http.Response) time.Duration {
 	return wait
 }
 
-// backoff returns a full jitter: rand(0, min(MaxBackoff, MinBackoff·2ⁿ)).
+// backoff returns a random time between 0 and min(MaxBackoff, MinBackoff·2ⁿ), called full jitter.
 func (t *Transport) backoff(n int) time.Duration {
 	bound, limit := cmp.Or(t.MinBackoff, 250*time.Millisecond), cmp.Or(t.MaxBackoff, 10*time.Second)
 	for ; n > 0 && bound <= limit/2; n-- {
@@ -36,8 +37,8 @@ func (t *Transport) backoff(n int) time.Duration {
 }
 
 // retryAfter parses a Retry-After in seconds or as a date. It returns 0 if the value is invalid or
-// in the past. A date is compared with the Date of the response, if there is one, and otherwise
-// with now.
+// in the past. A date is compared with the header Date of the response, or with the argument now if
+// the response has no Date.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
 	n, err := strconv.ParseUint(value, 10, 64) // if the number is out of range, n is the largest uint64

@@ -7,16 +7,16 @@ import (
 	"net/http"
 )
 
-// body gives every attempt the same bytes.
+// body is the body of a request. Every attempt gets the same bytes from it.
 type body struct {
 	first    io.ReadCloser
-	again    func() (io.ReadCloser, error) // opens the body again; nil if it can be sent only once
+	again    func() (io.ReadCloser, error) // opens the body again; nil if the body can be sent only once
 	declared int64                         // the Content-Length; 0 or -1 if unknown
 }
 
 // bodyOf returns the body of a request in a form that can be sent more than once, if possible. A
-// body without GetBody is read into memory, up to limit bytes. If the context ends meanwhile,
-// bodyOf closes the body to end the read.
+// body without GetBody is read into memory, up to limit bytes. If the context of the request ends
+// meanwhile, bodyOf closes the body to end the read.
 func bodyOf(req *http.Request, limit int64) (body, error) {
 	b := body{first: req.Body, again: req.GetBody, declared: req.ContentLength}
 	switch {
@@ -42,8 +42,8 @@ func bodyOf(req *http.Request, limit int64) (body, error) {
 	return b, err
 }
 
-// sound reports whether the body can be read again and has the declared length. If it cannot, a
-// failed attempt may have failed because of its body, and the next one would fail too.
+// sound reports whether the body can be read again and has the declared length. If not, the body
+// may be the reason why the last attempt failed, and the next attempt would fail too.
 func (b body) sound() bool {
 	again, err := b.again()
 	if err != nil || again == nil {

@@ -22,7 +22,7 @@ func (b *budget) deposit(ratio float64) {
 	b.missing = max(0, b.missing-share)
 }
 
-// withdraw takes a token. It returns false if there is none.
+// withdraw takes a token. It returns false if no whole token is left.
 func (b *budget) withdraw(burst int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -33,8 +33,8 @@ func (b *budget) withdraw(burst int) bool {
 	return true
 }
 
-// owe takes tokens for requests that were already sent. The debt is limited, so that later deposits
-// can repay it.
+// owe takes tokens for repetitions that net/http has already sent, even if no tokens are left. The
+// debt is limited, so that later deposits can repay it.
 func (b *budget) owe(requests, burst int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// call is a call of the caller's, with all its retries and redirects. It is stored in the context
-// of its requests, so that the request after a redirect finds it.
+// call is one call of http.Client, with all its retries and redirects. It is stored in the context
+// of each request, so that callFor finds the call after a redirect.
 type call struct {
 	key     callKey // the key of the first request
 	hidden  hiddenKey
-	method  string   // of the first request
-	first   *url.URL // of the first request
+	method  string   // the method of the first request
+	first   *url.URL // the URL of the first request
 	strayed bool     // a redirect has left the hosts that may get the key; never reset
 	started time.Time
 	last    Attempt
@@ -20,7 +20,8 @@ type call struct {
 
 type inCall struct{}
 
-// callOf returns the call of a response, or nil.
+// callOf returns the call that a response belongs to, or nil if the response does not come from a
+// Transport.
 func callOf(resp *http.Response) *call {
 	if resp == nil || resp.Request == nil {
 		return nil
@@ -29,8 +30,8 @@ func callOf(resp *http.Response) *call {
 	return c
 }
 
-// failure returns an error of the call. It has the key of the call, even if a redirect has left the
-// key behind.
+// failure returns an *Error of the call. The error has the key of the call, even if a redirect has
+// dropped the key.
 func (c *call) failure(stop Stop, attempts int, err error) *Error {
 	failure := &Error{Stop: stop, Attempts: attempts, Key: c.key.abridged(), Err: err, full: &c.hidden}
 	if c.key.value != "" {

@@ -12,9 +12,9 @@ import (
 
 // Sentinel errors of an *Error, for errors.Is. An *Error also wraps the error of the last attempt.
 var (
-	// ErrKeyTooOld means that the key is older than the server's retention. The key was not sent
-	// after that. Find out in another way whether the write has happened before you send it with a
-	// new key.
+	// ErrKeyTooOld means that the key is older than the server's retention. The Transport no longer
+	// sends the key. Before you send the write with a new key, find out in another way whether the
+	// write has happened.
 	ErrKeyTooOld = errors.New("the key is older than the server's retention")
 
 	// ErrBudgetExhausted means that the retry budget of the Transport is used up.
@@ -28,28 +28,30 @@ var (
 	ErrAttemptTimeout error = attemptTimeout{}
 )
 
-// Error is returned by RoundTrip if the last attempt had no response. If the call has a key, the
-// body of a response returns an Error when the body breaks off while it is read. Unless Attempts is
-// 0, the write may or may not have happened. The same request may be sent again with the same key
-// until ErrKeyTooOld. FullKey returns the key. When the Error is printed, the key is abridged.
+// Error is the error of RoundTrip if the last attempt had no response. If the call has a key,
+// reading a response body that breaks off also returns an Error. Unless Attempts is 0, the write
+// may or may not have happened. The same request may be sent again with the same key, until the key
+// is too old (ErrKeyTooOld). FullKey returns the key. A printed Error shows the key abridged.
 type Error struct {
 	Stop     Stop          // why there was no further attempt
 	Attempts int           // attempts since the last redirect
 	Key      string        // abridged for logs; empty if there was no key
 	KeyAge   time.Duration // age of the key
-	Status   int           // of the last response, if the call ended in the pause after it or while its body was read
-	Err      error         // of the last attempt, and of the context if that ended the call
+	Status   int           // the last status, if the call ended in the pause after a response or reading its body
+	Err      error         // the error of the last attempt, and of the context if the context ended the call
 
 	full *hiddenKey
 }
 
-// FullKey returns the whole key of the call and when it was made. Store it, or pass it to
-// WithKeySentBefore for the next call. FullKey returns "" if the call has no key or an invalid key.
+// FullKey returns the whole key of the call and the time at which the key was made. Store both, or
+// pass both to WithKeySentBefore for the next call. FullKey returns "" if the call has no key or an
+// invalid key.
 //
 // After a redirect, FullKey still returns the key of the first request, even if the redirect has
-// dropped the key. If a host without the key has done the write, the key does not prevent that host
-// from doing it again. A key that the caller has written into the header is returned without
-// quotes. A program that repeats such a call must write the key into the header again.
+// dropped the key. If a host that did not get the key has executed the write, the key does not
+// prevent a second execution on this host. A key that the caller has written into the header is
+// returned without quotes. To repeat such a call, the program must write the key into the header
+// again.
 func (e *Error) FullKey() (key string, made time.Time) {
 	return e.full.key()
 }
@@ -91,8 +93,8 @@ type attemptTimeout struct{}
 func (attemptTimeout) Error() string { return "the attempt timed out before there was an answer" }
 func (attemptTimeout) Timeout() bool { return true }
 
-// LastAttempt returns the attempt of a response. Its Stop says why there was no further attempt.
-// LastAttempt returns false for a response that does not come from a Transport.
+// LastAttempt returns the attempt that got the response. The field Stop says why there was no
+// further attempt. LastAttempt returns false for a response that does not come from a Transport.
 func LastAttempt(resp *http.Response) (Attempt, bool) {
 	c := callOf(resp)
 	if c == nil {

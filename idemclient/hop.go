@@ -11,14 +11,14 @@ import (
 	"github.com/idem-go/idem/internal/keyheader"
 )
 
-// hop is one RoundTrip of a call: the first request, or a request that a redirect has led to.
+// hop is one RoundTrip of a call: for the first request, or for the request after a redirect.
 type hop struct {
 	*Transport
 	call     *call
-	key      callKey       // the key that this hop sends; empty if a redirect has left the key of the call behind
-	request  *http.Request // sent by every attempt, with its own body and number
+	key      callKey       // the key that this hop sends; empty if a redirect has dropped the key
+	request  *http.Request // every attempt sends a copy with its own body and number
 	body     body
-	nextBody io.ReadCloser // of the next attempt
+	nextBody io.ReadCloser // the body of the next attempt
 	repeat   bool          // the request may be sent more than once
 	attempts int
 }
@@ -59,7 +59,7 @@ func (h *hop) bodyOf(req *http.Request) (body, error) {
 	return bodyOf(req, h.maxBuffer())
 }
 
-// prepare returns a copy of the request, with the key of the hop in its header, or without any key.
+// prepare returns a copy of the request. The header of the copy has the key of the hop, or no key.
 func (h *hop) prepare(req *http.Request) *http.Request {
 	prepared := req.WithContext(context.WithValue(req.Context(), inCall{}, h.call))
 	if h.key.value != "" {
@@ -70,8 +70,9 @@ func (h *hop) prepare(req *http.Request) *http.Request {
 	return prepared
 }
 
-// addKey sets the key, unless the caller has. It removes GetBody: with an Idempotency-Key and a
-// GetBody, net/http would repeat the request by itself, and not count it as an attempt.
+// addKey sets the key in the header, unless the caller has set it. It removes GetBody, because
+// net/http repeats a request with an Idempotency-Key and a GetBody on its own. Such a repetition
+// would not be counted as an attempt.
 func (h *hop) addKey(req *http.Request) {
 	if req.Header = req.Header.Clone(); req.Header == nil {
 		req.Header = http.Header{}
@@ -82,8 +83,9 @@ func (h *hop) addKey(req *http.Request) {
 	req.GetBody = nil
 }
 
-// header returns the header of the next attempt. If the key was sent before, it is a copy with the
-// number of the attempt. Base may still read the header of the last attempt.
+// header returns the header of the next attempt. If the key was sent before, the header has the
+// number of the attempt. It is then a new copy, because Base may still read the header of the last
+// attempt.
 func (h *hop) header() http.Header {
 	number := h.attempts
 	if h.key.sentBefore {
@@ -112,7 +114,7 @@ func (h *hop) run() (*http.Response, error) {
 		switch h.sleep(wait); {
 		case h.ended() != nil:
 			return nil, h.giveUp(StopEnded, a)
-		case h.tooOld(0): // the machine may have been suspended
+		case h.tooOld(0): // the machine may have been suspended during the pause
 			return nil, h.giveUp(StopKeyTooOld, a)
 		}
 	}
@@ -143,7 +145,7 @@ func (h *hop) end(a *attempt, stop Stop) (*http.Response, error) {
 	return resp, nil
 }
 
-// giveUp returns the error of a call that ended in the pause after a.
+// giveUp returns the error of a call that ended in the pause after the attempt a.
 func (h *hop) giveUp(stop Stop, a *attempt) error {
 	h.closeNextBody()
 	failure := h.failure(stop, after(h.ended(), a.err))
@@ -161,7 +163,8 @@ func method(req *http.Request) string {
 	return cmp.Or(req.Method, http.MethodGet)
 }
 
-// host returns the host that a request is sent to. net/http may refuse it.
+// host returns the host to which a request is sent. A nil URL is not an error here, because
+// net/http rejects it.
 func host(req *http.Request) string {
 	if req.URL == nil {
 		return req.Host
@@ -178,7 +181,7 @@ func isSafe(method string) bool {
 	return false
 }
 
-// isIdempotent reports whether the method is idempotent by definition.
+// isIdempotent reports whether HTTP defines the method as idempotent.
 func isIdempotent(method string) bool {
 	return isSafe(method) || method == http.MethodPut || method == http.MethodDelete
 }

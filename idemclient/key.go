@@ -14,7 +14,7 @@ import (
 )
 
 // NewKey returns a random UUID. Make the key before the first attempt, and store it with the data
-// of the write. Then it is still there when the call fails, and after a restart of the program.
+// of the write. Then the key is still known after a failed call or a restart of the program.
 func NewKey() string {
 	var b [16]byte
 	rand.Read(b[:])
@@ -24,25 +24,26 @@ func NewKey() string {
 	return text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]
 }
 
-// WithKey returns a context whose calls are sent with key, for any method but GET, HEAD, OPTIONS
-// and TRACE. The context is for one logical call: a second call with it repeats the first. A key in
-// the header of the request takes precedence.
+// WithKey returns a context for a call that is sent with the given key. The key is not sent with
+// the methods GET, HEAD, OPTIONS and TRACE. Use the context for one logical call only: a second
+// call with the same context is a repetition of the first call. A key in the header of the request
+// takes precedence.
 func WithKey(ctx context.Context, key string) context.Context {
 	return WithKeyMadeAt(ctx, key, time.Now())
 }
 
 // WithKeyMadeAt is WithKey for a key that was made earlier, for example by an earlier run of the
-// program. The age of the key counts from made. WithKeyMadeAt does not say that the key was sent:
-// the first attempt has no number. If the header of a request has the same key, made applies to
-// that key as well.
+// program. The argument made is the time from which the age of the key counts. The key counts as
+// not sent before, so the first attempt has no number in its header. If the header of a request has
+// the same key, the age of the key in the header counts from the same time.
 func WithKeyMadeAt(ctx context.Context, key string, made time.Time) context.Context {
 	return withKey(ctx, callKey{text: key, made: made})
 }
 
-// WithKeySentBefore is WithKeyMadeAt for a key that was, or may have been, sent before: by a failed
-// call, or by a run of the program that ended without an answer. The first attempt then has the
-// number 2 (Idempotency-Attempt), and the server may look for the recorded answer first. If there
-// is none, the server executes the request as usual.
+// WithKeySentBefore is WithKeyMadeAt for a key that may have been sent before: by a failed call, or
+// by a run of the program that ended without an answer. The first attempt then has the number 2
+// (Idempotency-Attempt), and the server may look for a recorded answer first. If the server finds
+// no recorded answer, it executes the request as usual.
 func WithKeySentBefore(ctx context.Context, key string, made time.Time) context.Context {
 	return withKey(ctx, callKey{text: key, made: made, sentBefore: true})
 }
@@ -53,7 +54,7 @@ func withKey(ctx context.Context, key callKey) context.Context {
 	return context.WithValue(ctx, inContext{}, hiddenKey{func() callKey { return key }})
 }
 
-// givenKey returns the key in the context of a request.
+// givenKey returns the key that WithKey has put into the context of a request.
 func givenKey(req *http.Request) (callKey, bool) {
 	hidden, ok := req.Context().Value(inContext{}).(hiddenKey)
 	if !ok {
@@ -71,8 +72,8 @@ type callKey struct {
 	silent     bool      // the caller says that the request may be repeated without a key
 }
 
-// key returns the key of a request. All requests of a call have the same key, except requests to
-// hosts that must not get it.
+// key returns the key of a request. All requests of a call have the same key. After a redirect to a
+// host that must not get the key, the key is empty.
 func (t *Transport) key(req *http.Request, c *call) (callKey, error) {
 	given, isGiven := givenKey(req)
 	values, isWritten := req.Header[t.keyHeader()]
@@ -97,9 +98,9 @@ func (t *Transport) key(req *http.Request, c *call) (callKey, error) {
 	return given, err
 }
 
-// checkWritten returns an error if the caller has written the key header with no key in it, or with
-// more than one. Such a request would be sent without protection, and the server could not detect
-// it.
+// checkWritten returns an error if the caller has set the header of the key in an unusable way:
+// with an empty key, with several keys, or under a name that net/http does not find. Otherwise the
+// request might be sent without a key, and the server could not detect the mistake.
 func (t *Transport) checkWritten(header http.Header) error {
 	canonical := t.keyHeader()
 	for name, values := range header {
@@ -117,9 +118,10 @@ func (t *Transport) checkWritten(header http.Header) error {
 }
 
 // writtenKey returns the key in the header of a request. As in net/http, a header field without any
-// value says that the request may be repeated, and is not sent. http.Client copies the header of
-// the first request to redirected requests. So on a host that must not get the key, only a
-// different key counts, which CheckRedirect must have written.
+// value means that the request may be repeated without a key. http.Client copies the header of the
+// first request to redirected requests. So for a host that must not get the key of the call,
+// writtenKey ignores a copy of this key. It returns only a different key, because CheckRedirect
+// must have written it.
 func writtenKey(values []string, given callKey, c *call, req *http.Request) callKey {
 	if len(values) == 0 {
 		return callKey{silent: true}
@@ -139,7 +141,8 @@ func writtenKey(values []string, given callKey, c *call, req *http.Request) call
 // maxKey is the maximum length of a key.
 const maxKey = 255
 
-// spell returns a key as the value of a header field: quoted, or as it is if bare is set.
+// spell returns the value of the header field for a key: without quotes if bare is true, and
+// otherwise in quotes.
 func spell(text string, bare bool) (string, error) {
 	switch {
 	case text == "":
@@ -175,9 +178,9 @@ func unquoted(value string) string {
 
 func (k callKey) age() time.Duration { return k.ageAt(time.Now()) }
 
-// ageAt returns the age of the key at now. The monotonic clock does not count the time that a
-// machine was suspended, and the wall clock may be set. So ageAt returns the larger of both ages:
-// to overestimate the age does no harm.
+// ageAt returns the age of the key at the time now. The monotonic clock does not count the time
+// that a machine was suspended, and the wall clock may be set. So ageAt computes the age with both
+// clocks and returns the larger value. An age that is too large does no harm.
 func (k callKey) ageAt(now time.Time) time.Duration {
 	return max(0, now.Sub(k.made), now.Round(0).Sub(k.made.Round(0)))
 }
@@ -190,11 +193,12 @@ func (k callKey) abridged() string {
 	return display.Key(k.text)
 }
 
-// hiddenKey holds a key that package fmt cannot print. fmt follows pointers with some verbs, but of
-// a function it prints only the address.
+// hiddenKey stores a key in such a way that package fmt cannot print it. With some verbs, fmt
+// prints the value behind a pointer, but it prints only the address of a function. So the key is
+// the result of a function.
 type hiddenKey struct{ reveal func() callKey }
 
-// key returns the whole key and when it was made, or "" if there is none.
+// key returns the whole key and the time at which it was made, or "" if there is no key.
 func (h *hiddenKey) key() (string, time.Time) {
 	if h == nil {
 		return "", time.Time{}

@@ -15,8 +15,8 @@ type problem struct {
 
 const maxProblem = 64 << 10
 
-// readProblem returns the problem document of a response, if there is one. The body of the response
-// can be read again afterwards.
+// readProblem returns the problem document of a response, or an empty problem. The whole body of
+// the response can still be read afterwards.
 func readProblem(resp *http.Response) problem {
 	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if mediaType != "application/problem+json" || resp.Body == nil {
@@ -35,7 +35,7 @@ func readProblem(resp *http.Response) problem {
 	return p
 }
 
-// failing returns the error at which a body broke off.
+// failing is a reader that returns the error at which a body broke off.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }

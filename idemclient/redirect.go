@@ -12,9 +12,9 @@ import (
 	"github.com/idem-go/idem/internal/keyheader"
 )
 
-// callFor returns the call of a request. http.Client sets req.Response to the response that has
-// redirected it. If that does not belong to a known call, the host that the key was meant for is
-// unknown, and the key is not sent.
+// callFor returns the call that a request belongs to. After a redirect, http.Client sets
+// req.Response to the response that caused the redirect. If that response belongs to no known call,
+// the host for which the key was meant is unknown, so the key is not sent.
 func (t *Transport) callFor(req *http.Request) *call {
 	before := callOf(req.Response)
 	if before == nil {
@@ -38,8 +38,8 @@ func (t *Transport) keyOnRedirect(first, next *url.URL) bool {
 func hostname(u *url.URL) string {
 	name := strings.ToLower(u.Hostname())
 	if strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
-		// net/http converts an internationalized name when it writes a request. It exports no
-		// function for that.
+		// net/http converts an internationalized name when it writes a request. net/http exports no
+		// function for the conversion.
 		var sent bytes.Buffer
 		req := http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: name}}
 		if req.Write(&sent) == nil {
@@ -52,11 +52,11 @@ func hostname(u *url.URL) string {
 }
 
 // isDomainOrSubdomain reports whether sub is parent or a subdomain of it. An IP address has no
-// subdomains; the zone of an IPv6 address could look like one.
+// subdomains, but the zone of an IPv6 address could look like a subdomain.
 //
-// Releases of Go differ in where net/http sends Authorization after a redirect. This rule sends the
-// key wherever any of them sends Authorization, because a POST without its key is executed twice if
-// it is sent again.
+// Releases of Go differ in where net/http sends Authorization after a redirect. With this rule, the
+// key is sent wherever any release sends Authorization. The reason is that a POST without its key
+// is executed twice if it is sent twice.
 func isDomainOrSubdomain(sub, parent string) bool {
 	return sub == parent || !strings.ContainsAny(sub, ":%") && strings.HasSuffix(sub, "."+parent)
 }
@@ -68,7 +68,7 @@ func (c *call) leavesKeyBehind(req *http.Request) bool {
 }
 
 // removeKey removes the key that http.Client has copied from the header of the first request, and
-// the number of the attempt. A header field without any value is not a key, and stays.
+// the number of the attempt. A header field without any value is not a key, and is not removed.
 func (h *hop) removeKey(req *http.Request) {
 	written, numbered := len(req.Header[h.keyHeader()]) > 0, len(req.Header[keyheader.Attempt]) > 0
 	if !written && !numbered {

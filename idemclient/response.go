@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Limits of draining a discarded response, which lets its connection be reused.
+// Limits for reading the rest of a discarded response, so that its connection can be reused.
 const (
 	maxDrain     = 64 << 10
 	maxDrainTime = time.Second
@@ -25,8 +25,8 @@ func (a *attempt) discard() {
 }
 
 // handOver passes the response to the caller. The context of the attempt ends when the caller
-// closes the body. After an upgrade the body is the connection. It is passed unchanged, and lives
-// as long as the caller's context.
+// closes the body. After an upgrade (status 101) the body is the connection itself. The body is
+// then passed on unchanged, and the context of the attempt ends only with the caller's context.
 func (a *attempt) handOver() *http.Response {
 	switch {
 	case a.response.Body == nil, a.response.Body == http.NoBody:
@@ -44,8 +44,8 @@ type callerBody struct {
 	closed  atomic.Bool
 }
 
-// Read returns an *Error with the key if the body breaks off and the call has a key. An error after
-// Close is not an error of the call.
+// Read returns an *Error with the key if the body breaks off and the call has a key. It returns an
+// error after Close unchanged.
 func (b *callerBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == nil || err == io.EOF || b.closed.Load() || b.attempt.call.key.value == "" {

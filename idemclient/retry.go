@@ -2,7 +2,8 @@ package idemclient
 
 import "time"
 
-// timeout returns the timeout of an attempt. There is none if the request cannot be sent again.
+// timeout returns the timeout of an attempt. An attempt has no timeout if the request cannot be
+// sent again.
 func (h *hop) timeout() time.Duration {
 	if h.body.again == nil {
 		return unlimited
@@ -45,12 +46,12 @@ func (h *hop) nextAttempt(a *attempt) (time.Duration, Stop) {
 	return wait, ""
 }
 
-// tooOld reports whether the key will be older than Retention after wait.
+// tooOld reports whether the key will be older than Retention after the pause wait.
 func (h *hop) tooOld(wait time.Duration) bool {
 	return h.key.value != "" && h.key.age()+wait > h.retention()
 }
 
-// rewind opens the body for the next attempt. It returns false if that fails.
+// rewind opens the body for the next attempt. It returns false if the body cannot be opened.
 func (h *hop) rewind() (ok bool) {
 	next, err := h.body.again()
 	h.nextBody = next

@@ -2,7 +2,8 @@ package idemclient
 
 import "cmp"
 
-// Stop is the reason why an attempt was the last one. It is empty if there was another attempt.
+// Stop is the reason why a call made no further attempt. It is empty if there was a further
+// attempt.
 type Stop string
 
 // The reasons to stop.
@@ -21,7 +22,7 @@ const (
 	StopInvalidKey Stop = "invalid_key" // the key cannot be sent
 )
 
-// sentinels are the errors that the Error of a Stop wraps.
+// sentinels has, for a Stop, the sentinel error that an *Error with this Stop wraps.
 var sentinels = map[Stop]error{StopKeyTooOld: ErrKeyTooOld, StopBudget: ErrBudgetExhausted, StopInvalidKey: ErrInvalidKey}
 
 var stopTexts = map[Stop]string{

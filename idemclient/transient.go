@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// transientResponse reports whether the same request may get another answer later.
+// transientResponse reports whether the same request may get a different answer later.
 func transientResponse(resp *http.Response, p problem) bool {
 	if isReplay(resp.Header) || p.Retryable != nil && !*p.Retryable {
 		return false
@@ -26,14 +26,15 @@ func transientResponse(resp *http.Response, p problem) bool {
 	return false
 }
 
-// mayBeTransient reports whether a problem document could make the response transient.
+// mayBeTransient reports whether the response would be transient if its problem document allowed a
+// retry.
 func mayBeTransient(resp *http.Response) bool {
 	retryable := true
 	return transientResponse(resp, problem{Retryable: &retryable})
 }
 
-// isReplay reports whether the server marks the answer as recorded, so that it will never change.
-// The second header field is Stripe's.
+// isReplay reports whether the server marks the answer as recorded. A recorded answer never
+// changes. Stripe uses the second of the two header fields.
 func isReplay(header http.Header) bool {
 	for _, name := range []string{"Idempotency-Replayed", "Idempotent-Replayed"} {
 		if value := header.Get(name); strings.EqualFold(value, "true") || value == "?1" {
@@ -43,10 +44,10 @@ func isReplay(header http.Header) bool {
 	return false
 }
 
-// transientError reports whether another attempt may succeed after err. gotToDial says that
-// net/http has begun to look for a connection. An error before that is about the request itself
-// (its URL, a header or the method), and would be the same again. A later error is transient unless
-// it is known to be permanent.
+// transientError reports whether another attempt may succeed after err. The argument gotToDial is
+// true if net/http has begun to look for a connection. An earlier error is about the request itself
+// (its URL, a header or the method), and would be the same in the next attempt. A later error is
+// transient unless it is known to be permanent.
 func transientError(err error, gotToDial bool) bool {
 	if slices.ContainsFunc(permanentErrors, func(is func(error) bool) bool { return is(err) }) {
 		return false
@@ -54,13 +55,14 @@ func transientError(err error, gotToDial bool) bool {
 	return gotToDial || is[net.Error](err) || errors.Is(err, ErrAttemptTimeout) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// permanentErrors recognize errors that the next attempt would meet too.
+// permanentErrors are functions that recognize errors which the next attempt would get, too.
 var permanentErrors = []func(error) bool{
 	func(err error) bool { return errors.Is(err, http.ErrSchemeMismatch) },
 	// The certificate of the server was rejected.
 	is[*tls.CertificateVerificationError], is[x509.UnknownAuthorityError], is[x509.HostnameError],
 	is[x509.CertificateInvalidError], is[x509.SystemRootsError],
-	// One side rejected the TLS handshake, such as its version or the client certificate.
+	// One side rejected the TLS handshake, for example because of its version or the client
+	// certificate.
 	is[tls.RecordHeaderError], is[*tls.ECHRejectionError],
 	func(err error) bool {
 		alert, ok := errors.AsType[*net.OpError](err)

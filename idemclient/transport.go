@@ -11,8 +11,8 @@ import (
 
 // Transport is an http.RoundTripper that sends a write with one Idempotency-Key until it has an
 // answer, and limits the retries. The zero value is ready to use. A Transport is safe for
-// concurrent use. Its users share its retry budget. It must not be copied, and its fields must not
-// be changed, after its first use.
+// concurrent use, and all its users share one retry budget. After its first use, a Transport must
+// not be copied and its fields must not be changed.
 type Transport struct {
 	// Base sends the attempts. The default is http.DefaultTransport.
 	Base http.RoundTripper
@@ -24,16 +24,16 @@ type Transport struct {
 	// RFC 9651. A key that the caller has written into the header is sent as it is.
 	BareKey bool
 
-	// Methods are the methods for which the Transport makes a key if the caller has not given one.
-	// The default is POST and PATCH. GET, HEAD, OPTIONS, TRACE, PUT and DELETE can be repeated
+	// Methods are the methods for which the Transport makes a key if the caller has not given a
+	// key. The default is POST and PATCH. GET, HEAD, OPTIONS, TRACE, PUT and DELETE can be repeated
 	// without a key. With an empty slice that is not nil, the Transport makes no keys.
 	Methods []string
 
-	// KeyOnRedirect reports whether a redirect to next keeps the key. first is the URL of the first
-	// request of the call. The default keeps it if the host of next is the host of first or a
-	// subdomain of it. Allow another host only if it knows the keys of the first one. Otherwise the
-	// same key may take effect on each of them. Once a redirect has dropped the key, a later
-	// redirect does not bring it back.
+	// KeyOnRedirect reports whether a redirect to the URL next keeps the key. The argument first is
+	// the URL of the first request of the call. By default, a redirect keeps the key on the host of
+	// the first URL and on its subdomains. Allow another host only if both hosts share the records
+	// of keys. Otherwise the write may take effect once on each host. Once a redirect has dropped
+	// the key, a later redirect does not bring it back.
 	KeyOnRedirect func(first, next *url.URL) bool
 
 	// Retention is how long the server keeps a key. An older key is not sent, because the write
@@ -52,9 +52,9 @@ type Transport struct {
 	MaxElapsed time.Duration
 
 	// AttemptTimeout limits one attempt. It covers sending the body, receiving the header of the
-	// response, and reading a problem document that may call for a retry. It covers neither the
-	// body that the caller reads nor a request that would not be retried. The default is 30
-	// seconds; a negative value is no limit.
+	// response, and reading a problem document that may call for a retry. It does not cover the
+	// time in which the caller reads the body, and does not apply to a request that cannot be sent
+	// again. The default is 30 seconds; a negative value is no limit.
 	AttemptTimeout time.Duration
 
 	// MinBackoff and MaxBackoff define the pause before retry n, counted from 0: a random time
@@ -62,13 +62,13 @@ type Transport struct {
 	// seconds.
 	MinBackoff, MaxBackoff time.Duration
 
-	// MaxRetryAfter limits how long a Retry-After is honored. The default is a minute; a negative
-	// value ignores the header.
+	// MaxRetryAfter is the longest time of a Retry-After that is respected; a longer time is
+	// shortened to it. The default is a minute; a negative value ignores the header.
 	MaxRetryAfter time.Duration
 
 	// MaxBuffer limits the size of a body, in bytes, that is held in memory because its request has
-	// no GetBody. A larger body is sent only once. The default is 1 MiB. A negative value buffers
-	// no body, which is needed if the body is written while the response is read.
+	// no GetBody. A larger body is sent only once. The default is 1 MiB. With a negative value, no
+	// body is buffered. Use this if the program writes the body while it reads the response.
 	MaxBuffer int64
 
 	// RetryRatio is the number of retries per request that the budget allows. The default is 0.1.
@@ -86,8 +86,8 @@ type Transport struct {
 	budget budget
 }
 
-// NewClient returns an http.Client with a default Transport that sends its attempts with base. If
-// base is nil, it uses http.DefaultTransport.
+// NewClient returns an http.Client with a Transport whose only non-zero field is Base. If base is
+// nil, the Transport sends its attempts with http.DefaultTransport.
 func NewClient(base http.RoundTripper) *http.Client {
 	return &http.Client{Transport: &Transport{Base: base}}
 }
@@ -95,7 +95,7 @@ func NewClient(base http.RoundTripper) *http.Client {
 // RoundTrip sends the request until the answer is final or a limit is reached. If the last attempt
 // had a response, RoundTrip returns it, with the header and body that the server sent. LastAttempt
 // then says why there was no further attempt. Otherwise the error is an *Error. If the call has a
-// key, an error of reading the body is an *Error as well.
+// key, an error while the body is read is an *Error as well.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	h, err := t.begin(req)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// sleep waits, or returns early when the caller's context ends.
+// sleep waits for the given time, or until the caller's context ends.
 func (h *hop) sleep(wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -19,7 +19,8 @@ func (h *hop) sleep(wait time.Duration) {
 	}
 }
 
-// ended returns why the caller no longer waits, or nil.
+// ended returns the reason why the caller no longer waits for the call, or nil if the caller still
+// waits.
 func (h *hop) ended() error { return ended(h.request) }
 
 func ended(req *http.Request) error {
@@ -35,14 +36,14 @@ func ended(req *http.Request) error {
 	return ctx.Err()
 }
 
-// canceled returns the Cancel channel of the request, an older way to cancel it. http.Client uses
-// it for its Timeout.
+// canceled returns the Cancel channel of the request, which is an older way to cancel a request.
+// http.Client uses this channel for its Timeout.
 func canceled(req *http.Request) <-chan struct{} {
 	return req.Cancel //lint:ignore SA1019 callers may still set it
 }
 
-// after returns the error of a call: ended, if the caller's wait has ended, together with the error
-// err that preceded it.
+// after returns the error of a call. If ended is not nil, the caller no longer waits, and the
+// result wraps both ended and the earlier error err. Otherwise the result is err.
 func after(ended, err error) error {
 	switch {
 	case ended == nil || errors.Is(err, ended):

@@ -20,17 +20,17 @@ type interceptor struct {
 	server *unary.Server
 }
 
-// WrapUnary executes a call with a key. Calls of clients, and of methods that Config.Methods
-// excludes, pass through.
+// WrapUnary returns a function that executes calls with a key. Outgoing calls of a client pass
+// through. Calls of methods that Config.Methods excludes pass through, too.
 func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		procedure := req.Spec().Procedure
 		if req.Spec().IsClient || !i.config.Methods(procedure) {
 			return next(ctx, req)
 		}
-		var last connect.AnyResponse // response of the last run, with its headers
+		var last connect.AnyResponse // the response of the last run, with its headers
 		told := asTold(ctx)
-		sent := req.Header().Clone() // the handler may change the header, and may run again
+		sent := req.Header().Clone() // a copy: a run of the handler may change the header
 		answer := i.server.Do(ctx, unary.Call{
 			Method: procedure, Request: req.Any(), Status: statusOf,
 			Scope: func() (string, error) { return i.config.Scope(ctx, req) },
@@ -63,14 +63,14 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingClient returns next: streams of a client pass through.
+// WrapStreamingClient returns its argument, so that outgoing streams of a client pass through.
 func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
 // WrapStreamingHandler refuses streams with CodeUnimplemented. The replies of a stream cannot be
-// recorded, so a retry would repeat its effects. Methods that Config.Methods excludes pass through.
-// With Config.Optional, streams without a key pass through too.
+// recorded, so a retry would repeat its effects. Streams of methods that Config.Methods excludes
+// pass through. With Config.Optional, streams without a key pass through too.
 func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		procedure := conn.Spec().Procedure
@@ -83,11 +83,11 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 	}
 }
 
-// requestWith returns a copy of req with another message.
+// requestWith returns a copy of the request req that contains the given message.
 //
 // The handler expects a *connect.Request[T] for the type T of its message, and T is only known at
-// run time. So requestWith copies the request by reflection and replaces its field Msg. It fails if
-// req is not such a request.
+// run time. So requestWith copies the request by reflection and replaces the field Msg of the copy.
+// It fails if req is not a *connect.Request[T] for the type of the message.
 func requestWith(req connect.AnyRequest, message proto.Message) (connect.AnyRequest, error) {
 	from := reflect.ValueOf(req)
 	if from.Kind() == reflect.Pointer && from.Elem().Kind() == reflect.Struct {
@@ -119,9 +119,9 @@ func replayed(message any) connect.AnyResponse {
 	return r
 }
 
-// told is a snapshot of the response header and trailer that outer interceptors have set through
-// the context. What a run of the handler adds to them is discarded before another run, and if the
-// answer is not that of a run.
+// told is a snapshot of the response header and trailer, as outer interceptors have set them
+// through the context. The interceptor uses it to discard what a run of the handler has added, if
+// the handler runs again or the answer is not the result of the last run.
 type told struct {
 	info            connect.CallInfo
 	header, trailer http.Header
@@ -137,8 +137,8 @@ func asTold(ctx context.Context) *told {
 	return &told{info: info, header: info.ResponseHeader().Clone(), trailer: info.ResponseTrailer().Clone()}
 }
 
-// again sets the response header and trailer to the snapshot, which discards the additions of a
-// run.
+// again resets the response header and trailer to the snapshot. This discards what a run of the
+// handler has added.
 func (t *told) again() {
 	if t == nil {
 		return
@@ -147,7 +147,7 @@ func (t *told) again() {
 	restore(t.info.ResponseTrailer(), t.trailer)
 }
 
-// restore sets header to the contents of was.
+// restore replaces the contents of the first header by a copy of the second header.
 func restore(header, was http.Header) {
 	clear(header)
 	maps.Copy(header, was.Clone())

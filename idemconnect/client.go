@@ -15,18 +15,19 @@ import (
 // ClientConfig configures the retries of a client. The zero value works.
 type ClientConfig = unary.ClientConfig
 
-// WithKey returns a context whose calls have the given key. Use a key that outlives the process,
-// such as the ID of the task together with the name of the step. Without WithKey a call has the key
-// in its own header, or a random one.
+// WithKey returns a context. Every call with this context is sent with the given key. Use a key
+// that outlives the process, such as the ID of the task together with the name of the step. Without
+// WithKey, a call is sent with the key in its header, or else with a random key.
 func WithKey(ctx context.Context, key string) context.Context { return unary.WithKey(ctx, key) }
 
 // ClientInterceptor returns an interceptor that sends each call, with one key, until it has an
 // answer.
 //
-// It retries after CodeUnavailable, CodeAborted and lost answers, and after an attempt that timed
-// out while the call has time left. After CodeResourceExhausted it retries if the server says when.
-// It obeys RetryInfo, Retry-After and the pushback of gRPC. If it gives up, the call returns the
-// error of the last attempt.
+// It retries after CodeUnavailable, CodeAborted and lost answers. It also retries after
+// CodeDeadlineExceeded and CodeCanceled, as long as the context of the call has not ended. If the
+// server asks for a delay, with RetryInfo, Retry-After or the pushback of gRPC, the interceptor
+// waits for the delay. After CodeResourceExhausted it retries only if the server asks for a delay.
+// If the interceptor gives up, the call returns the error of the last attempt.
 //
 // All calls through one interceptor share a retry budget. Streams pass through.
 func ClientInterceptor(config ClientConfig) connect.Interceptor {
@@ -36,7 +37,7 @@ func ClientInterceptor(config ClientConfig) connect.Interceptor {
 			if !req.Spec().IsClient || !c.Methods(req.Spec().Procedure) {
 				return next(ctx, req)
 			}
-			sent := req.Header().Clone() // each attempt adds headers of its own
+			sent := req.Header().Clone() // a copy, because each attempt adds its own headers to req
 			key, isGiven := unary.KeyOf(ctx)
 			if isGiven || len(sent.Values(KeyHeader)) == 0 {
 				sent.Set(KeyHeader, key)
@@ -66,8 +67,8 @@ func failureOf(err error) unary.Failure {
 	if seconds, err := strconv.ParseUint(told.Meta().Get("Retry-After"), 10, 31); err == nil {
 		f.After = time.Duration(seconds) * time.Second
 	}
-	// A truncated answer or a reset stream has no code from the server. The client of connect makes
-	// up CodeUnknown or CodeInternal for it.
+	// If the answer is truncated or the stream is reset, the client gets no code from the server.
+	// connect-go then returns CodeUnknown or CodeInternal.
 	made := told.Code() == connect.CodeUnknown || told.Code() == connect.CodeInternal || errors.Is(err, io.ErrUnexpectedEOF)
 	f.Lost = made && !connect.IsWireError(err)
 	return f

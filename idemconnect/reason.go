@@ -11,34 +11,34 @@ import (
 	"github.com/idem-go/idem/idemgrpc/unary"
 )
 
-// Reason says why the interceptor answered instead of the handler. It is the reason of the
-// ErrorInfo in the details of the error.
+// Reason says why the interceptor answered instead of the handler. The details of the error contain
+// an ErrorInfo with the Reason.
 type Reason = unary.Reason
 
-// The reasons, each with its code.
+// The reasons, each with the code of its error.
 const (
 	KeyMissing     = unary.KeyMissing     // CodeInvalidArgument
 	KeyInvalid     = unary.KeyInvalid     // CodeInvalidArgument
 	KeyReused      = unary.KeyReused      // CodeFailedPrecondition: another request has the key; nothing was executed
 	InProgress     = unary.InProgress     // CodeAborted, with RetryInfo: retry with the same key
-	OutcomeUnknown = unary.OutcomeUnknown // CodeUnavailable: retry with the same key; CodeUnknown for a call without key
+	OutcomeUnknown = unary.OutcomeUnknown // CodeUnavailable: retry with the same key. Without a key: CodeUnknown
 	NotExecuted    = unary.NotExecuted    // CodeUnavailable: the database is unavailable or busy; retry with the same key
 	Broken         = unary.Broken         // CodeInternal: the server has logged the cause
 	Streaming      = unary.Streaming      // CodeUnimplemented: a stream cannot have a key
 )
 
-// Domain is the domain of the ErrorInfo.
+// Domain is the domain in the ErrorInfo of every Reason.
 const Domain = unary.Domain
 
 // ReasonOf returns the reason for which an interceptor answered the call instead of the handler. It
-// returns "" for errors of the handler and of connect.
+// returns "" if the error comes from the handler or from connect-go.
 func ReasonOf(err error) Reason {
 	said, _ := statusOf(err)
 	return unary.ReasonOf(said)
 }
 
-// statusOf returns an error of connect as a status, and false for any other error. Connect has the
-// codes of gRPC.
+// statusOf converts a *connect.Error to a status, whose codes are the same. It returns false for
+// any other error.
 func statusOf(err error) (*spb.Status, bool) {
 	told, ok := errors.AsType[*connect.Error](err)
 	if !ok {
@@ -51,8 +51,8 @@ func statusOf(err error) (*spb.Status, bool) {
 	return said, true
 }
 
-// errorOf returns the error of connect for an answer with a status. Metadata of the handler's error
-// is kept.
+// errorOf returns the status of an answer as a *connect.Error. If the answer also has an error of
+// the handler, its metadata is kept.
 func errorOf(answer unary.Answer) error {
 	err := connect.NewError(connect.Code(answer.Said.GetCode()), errors.New(answer.Said.GetMessage()))
 	for _, packed := range answer.Said.GetDetails() {

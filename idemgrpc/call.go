@@ -12,14 +12,14 @@ import (
 	"github.com/idem-go/idem/idemgrpc/unary"
 )
 
-// Unary returns the interceptor for unary calls. Install it behind interceptors that authenticate
+// Unary returns the interceptor for unary calls. Install it after interceptors that authenticate
 // the caller or recover from panics.
 func (i *Interceptor) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		if !i.config.Methods(info.FullMethod) {
 			return handler(ctx, req)
 		}
-		var last *held // metadata that the last run of the handler has set
+		var last *held // the metadata that the last run of the handler has set
 		answer := i.server.Do(ctx, unary.Call{
 			Method: info.FullMethod, Request: req, Status: statusOf,
 			Scope: func() (string, error) { return i.config.Scope(ctx, info, req) },

@@ -19,36 +19,39 @@ type Config struct {
 	// idem.Scope(tenant, info.FullMethod). A caller that sends the same scope, key and request gets
 	// the recorded reply, so identify the caller by verified credentials. Use the principal and not
 	// the credential itself: a retry after a rotation must have the same scope. If Scope returns an
-	// error, the call fails with its status, or with PERMISSION_DENIED if it has none.
+	// error, the call fails with the status of the error, or with PERMISSION_DENIED if the error
+	// has no status.
 	Scope func(ctx context.Context, info *grpc.UnaryServerInfo, req any) (string, error)
 
-	// Key returns the key of a call, and whether it has one. The default reads the metadata
-	// KeyMetadata. For AIP-155, return the field request_id of the request, and list that field in
-	// Without.
+	// Key returns the key of a call, and whether the call has a key. By default, the key is in the
+	// metadata with the name KeyMetadata. For AIP-155, return the field request_id of the request,
+	// and list that field in Without.
 	Key func(ctx context.Context, req any) (string, bool)
 
 	// Optional lets a call without a key through. By default such a call is refused.
 	//
-	// Even without a key, the handler runs in a transaction, which is committed if the status is
-	// OK. Nothing is recorded, and Options do not apply. If the answer to the COMMIT is lost, no
-	// record shows whether the call was executed, and the client gets UNKNOWN.
+	// The handler of a call without a key also runs in a transaction, which is committed if the
+	// status is OK. The reply is not recorded, and Options do not apply. If the acknowledgement of
+	// the COMMIT is lost, no record shows whether the call was executed, and the client gets
+	// UNKNOWN.
 	Optional bool
 
-	// Methods reports whether a method, such as "/shop.Orders/Create", needs a key. Other methods
-	// pass through untouched. The default excludes methods whose idempotency_level is
+	// Methods reports whether a method, such as "/shop.Orders/Create", needs a key. Calls of other
+	// methods pass through unchanged. The default excludes methods whose idempotency_level is
 	// NO_SIDE_EFFECTS, and gRPC's own services: health, reflection, channelz.
 	Methods func(fullMethod string) bool
 
-	// Without lists fields that are not compared with the earlier request of a key, because they
-	// differ in every attempt. A field is a path of names in the .proto file: "client.sent_at". The
-	// list applies to all methods. A path that a request does not have is ignored.
+	// Without lists fields of requests that differ in every attempt, such as "client.sent_at". When
+	// a key is sent again, these fields may differ from the first request. A field is given as its
+	// path of names in the .proto file. The list applies to all methods. A path that does not exist
+	// in a request is ignored.
 	Without []string
 
 	// Options are passed to idem.Do.
 	Options []idem.Option
 
-	// Logger logs the cause of the interceptor's own answers, except for mistakes of the client.
-	// Keys are abridged in the log. The default is slog.Default().
+	// Logger logs why the interceptor answered instead of the handler, unless the client made a
+	// mistake. Keys are abridged in the log. The default is slog.Default().
 	Logger *slog.Logger
 }
 

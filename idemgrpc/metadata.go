@@ -10,12 +10,12 @@ import (
 
 // Names of metadata.
 const (
-	KeyMetadata      = unary.KeyMetadata      // in a call: its key
-	ReplayedMetadata = unary.ReplayedMetadata // in the header of a reply: "true" if an earlier call recorded it
+	KeyMetadata      = unary.KeyMetadata      // the key, in the metadata of a call
+	ReplayedMetadata = unary.ReplayedMetadata // "true" in the header of a reply that an earlier call recorded
 )
 
-// keyOf returns the key in the metadata of a call. Several keys are ambiguous: keyOf then returns
-// "", which is invalid.
+// keyOf returns the key in the metadata of a call. If the metadata has several keys, keyOf returns
+// "", which is not a valid key.
 func keyOf(ctx context.Context, _ any) (string, bool) {
 	keys := metadata.ValueFromIncomingContext(ctx, KeyMetadata)
 	switch len(keys) {

@@ -13,8 +13,8 @@ import (
 )
 
 // Stream returns an interceptor that refuses streams with UNIMPLEMENTED. The replies of a stream
-// cannot be recorded, so a retry would repeat its effects. Methods that Config.Methods excludes
-// pass through. With Config.Optional, streams without a key pass through too.
+// cannot be recorded, so a retry would repeat its effects. Streams of methods that Config.Methods
+// excludes pass through. With Config.Optional, streams without a key pass through too.
 func (i *Interceptor) Stream() grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		_, hasKey := keyOf(stream.Context(), nil)
@@ -25,15 +25,16 @@ func (i *Interceptor) Stream() grpc.StreamServerInterceptor {
 	}
 }
 
-// held collects the metadata that a handler sets. It is sent only for the run that counts, and
-// discarded for runs that were rolled back.
+// held collects the metadata that one run of the handler sets. The metadata is sent only if the
+// result of this run is the answer to the call. The metadata of earlier runs is discarded.
 type held struct {
 	grpc.ServerTransportStream
 	mu              sync.Mutex
 	header, trailer metadata.MD
 }
 
-// hold returns a context that collects metadata. Outside of a gRPC server it returns ctx and nil.
+// hold returns a context that collects the metadata of a handler, and the collected metadata.
+// Outside of a gRPC server it returns ctx and nil.
 func hold(ctx context.Context) (context.Context, *held) {
 	stream := grpc.ServerTransportStreamFromContext(ctx)
 	if stream == nil {
@@ -51,7 +52,7 @@ func (h *held) SetHeader(md metadata.MD) error {
 	return nil
 }
 
-// SendHeader collects header metadata too: the header goes out with the reply.
+// SendHeader collects header metadata like SetHeader. The header is sent later, with the reply.
 func (h *held) SendHeader(md metadata.MD) error { return h.SetHeader(md) }
 
 // SetTrailer collects trailer metadata.

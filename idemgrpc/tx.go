@@ -8,12 +8,12 @@ import (
 	"github.com/idem-go/idem/idemgrpc/unary"
 )
 
-// Tx returns the transaction of the call that ctx belongs to. The rules of [idem.Do] apply: the
-// handler must not commit it or roll it back, and must not use it after returning.
-// [idem.ExecutionID] accepts it.
+// Tx returns the transaction of the handler whose context is ctx. The rules of [idem.Do] apply: the
+// handler must not commit the transaction or roll it back, and must not use it after returning.
+// [idem.ExecutionID] accepts the transaction.
 //
-// Tx panics if ctx is not the context of a handler under [Interceptor.Unary]. Methods that
-// Config.Methods excludes do not run under it.
+// Tx panics if ctx is not the context of a handler under [Interceptor.Unary]. A method that
+// Config.Methods excludes has no such context.
 func Tx(ctx context.Context) pgx.Tx {
 	tx, ok := unary.Tx(ctx)
 	if !ok {

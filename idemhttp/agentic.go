@@ -8,10 +8,10 @@ import (
 )
 
 // ACPConfig returns a Config that follows section 6 of the Agentic Commerce Protocol. Every POST
-// needs a key, which is sent back with the answer. A replay has the header Idempotent-Replayed. An
-// answer of 500 or more is never recorded. Problems are flat JSON with the codes of the protocol.
-// Scope must still be set. It must contain the path, because the same key on another path is
-// another key.
+// needs a key, and every answer repeats the key in its header. A replay has the header
+// Idempotent-Replayed. An answer of 500 or more is never recorded. Problems are flat JSON objects
+// with the error codes of the protocol. The caller must still set Scope. Scope must contain the
+// path, because the protocol treats the same key on two paths as two keys.
 //
 //	config.Scope = func(r *http.Request) (string, error) {
 //		buyer, err := authenticated(r)
@@ -26,14 +26,15 @@ func ACPConfig() Config {
 	}
 }
 
-// acpCodes are the specific codes of the protocol. Other problems get a general code.
+// acpCodes has the codes that the protocol defines for single types of problems. renderACP gives
+// every other problem a general code.
 var acpCodes = map[string]string{
 	TypeMissingKey: "idempotency_key_required",
 	TypeKeyReused:  "idempotency_conflict",
 	TypeInProgress: "idempotency_in_flight",
 }
 
-// renderACP writes a problem in the format of the protocol.
+// renderACP writes a problem in the format of the Agentic Commerce Protocol.
 func renderACP(w http.ResponseWriter, _ *http.Request, p *Problem) {
 	problem := struct {
 		Type    string `json:"type"`
@@ -57,12 +58,13 @@ func renderACP(w http.ResponseWriter, _ *http.Request, p *Problem) {
 
 // UCPConfig returns a Config that follows the Universal Commerce Protocol, version 2026-04-08
 // (Message Signatures, Replay Protection). Every request that may change something needs a key. A
-// key that is reused for another request is a 409. Two requests are the same if their bodies have
-// the same bytes: that version does not define this, later drafts do. Answers are kept for 48
-// hours. Scope must still be set. It must contain the client and the kind of operation.
+// key that is reused for another request is answered with 409. Two requests are only the same if
+// their bodies have the same bytes. (This version of the protocol does not define when requests are
+// the same; later drafts do.) Answers are kept for 48 hours. The caller must still set Scope. Scope
+// must contain the client and the kind of operation.
 //
-// A call over MCP has other bytes in each attempt, because its JSON-RPC id changes. Use the module
-// adapter/idemmcp for MCP.
+// An MCP client sends different bytes in each attempt, because the JSON-RPC id changes. Use the
+// module adapter/idemmcp for MCP.
 func UCPConfig() Config {
 	return Config{
 		Methods:     []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
@@ -72,7 +74,7 @@ func UCPConfig() Config {
 	}
 }
 
-// rawFingerprint hashes the bytes of a body, whatever they mean.
+// rawFingerprint hashes a request with the bytes of its body. It does not parse JSON.
 func rawFingerprint(r *http.Request, body []byte) (idem.Hash, error) {
 	return idem.HashBytes(requestLine(r, mediaType(r.Header.Get("Content-Type")), "bytes"), body), nil
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// handler is the function that runs in the transaction.
+// handler is a function that answers a request and makes its writes on tx.
 type handler func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error
 
-// attempt is one run of the handler. It has its own writer and request, and is the context of that
-// request.
+// attempt is one run of the handler. The run has its own response writer and its own copy of the
+// request, and the attempt is the context of this copy.
 type attempt struct {
 	context.Context
 	tx       pgx.Tx
 	asked    atomic.Bool         // the handler has called Tx
-	outside  http.ResponseWriter // the writer of the client
+	outside  http.ResponseWriter // the writer that sends to the client
 	recorder recorder
 	body     bodyReader
 	answer   answer
@@ -29,10 +29,11 @@ type attempt struct {
 // answer is the result of an attempt.
 type answer struct {
 	idem.Response
-	firstOnly map[string][]string // header fields that only the first caller gets
+	firstOnly map[string][]string // header fields that are not recorded, so a replay lacks them
 }
 
-// Value returns the attempt for attemptKey, and otherwise the value of the outer context.
+// Value returns the attempt itself for attemptKey. For any other key, it returns the value in the
+// context of the client's request.
 func (a *attempt) Value(key any) any {
 	if key == (attemptKey{}) {
 		return a
@@ -40,9 +41,9 @@ func (a *attempt) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// run runs the handler on tx and decides about its answer. Every error that it returns is a
-// *failure with the origin inHandler or inAnswer. A Problem that the handler returns is an answer,
-// not an error.
+// run runs the handler once on tx, and returns what happens to its writes and its answer. Every
+// error of run is a *failure with the origin inHandler or inAnswer. If the handler returns a
+// *Problem, the problem becomes the answer and is not an error of run.
 func (x *exchange) run(tx pgx.Tx) (Decision, error) {
 	a := &attempt{Context: x.r.Context(), tx: tx, outside: x.w, body: bodyReader{body: &x.body}}
 	if x.last == nil {
@@ -55,8 +56,8 @@ func (x *exchange) run(tx pgx.Tx) (Decision, error) {
 	defer a.recorder.close() // even if the handler panics
 	defer a.body.Close()
 
-	r := x.r.Clone(a)                   // the handler may change the URL and the header, and may run again
-	r.MultipartForm = x.r.MultipartForm // its files belong to the original
+	r := x.r.Clone(a)                   // a copy for this run: the handler may change its URL and header
+	r.MultipartForm = x.r.MultipartForm // shared: net/http removes its files after the request
 	if x.r.Body != nil {
 		r.Body = &a.body
 	}
@@ -80,8 +81,8 @@ var (
 	errOtherWriter = errors.New("idemhttp: the handler has answered with another http.ResponseWriter than the one of Wrap; wrap the whole router")
 )
 
-// checkAnswered returns an error if the handler seems to work outside of the middleware, later or
-// on another writer. Without this check, an empty 200 would be recorded.
+// checkAnswered returns an error if the handler has written nothing, and seems to answer later or
+// on another writer. Without this check, the middleware would record an empty 200.
 func (a *attempt) checkAnswered() error {
 	if a.recorder.touched() {
 		return nil
@@ -95,8 +96,9 @@ func (a *attempt) checkAnswered() error {
 	return nil
 }
 
-// answerWith makes problem the answer of the attempt, and discards what the handler has written.
-// The decision is never Commit, so that SafeNewKey is true.
+// answerWith answers with the problem that the handler has returned, and discards the response that
+// the handler has written. The decision is never Commit: the writes are rolled back, so the problem
+// can promise SafeNewKey.
 func (x *exchange) answerWith(a *attempt, problem *Problem) (Decision, error) {
 	sent := *problem
 	sent.Retryable, sent.SafeNewKey = x.config.Decide(sent.status()) == Forget, true
@@ -110,8 +112,9 @@ func (x *exchange) answerWith(a *attempt, problem *Problem) (Decision, error) {
 	return decision, err
 }
 
-// decide takes the answer from w and returns what happens to it and to the writes. An attempt whose
-// handler failed after its answer is never committed.
+// decide takes the answer from the recorder w, and returns what happens to the answer and to the
+// writes of the handler. If a 5xx has replaced an earlier answer of the handler, decide never
+// returns Commit.
 func (x *exchange) decide(a *attempt, w *recorder) (Decision, error) {
 	response, err := w.finish(x.r.Method == http.MethodHead)
 	if err != nil {
@@ -126,7 +129,7 @@ func (x *exchange) decide(a *attempt, w *recorder) (Decision, error) {
 	return decision, nil
 }
 
-// logSecondAnswer logs that the handler has answered more than once.
+// logSecondAnswer writes to the log if the handler has answered more than once.
 func (x *exchange) logSecondAnswer(w *recorder) {
 	ctx, path := x.r.Context(), x.r.URL.Path
 	if w.replaced != 0 {
@@ -143,8 +146,8 @@ func (x *exchange) prepare(w *recorder) {
 	w.filter, w.limit, w.base = &x.filter, x.config.MaxResponse, x.w.Header()
 }
 
-// removeFiles removes the files of a multipart form that was read from r, a copy of original.
-// net/http removes only the files of original.
+// removeFiles removes the temporary files of a multipart form that was parsed from r, which is a
+// copy of the request original. net/http removes such files only for the original request.
 func removeFiles(r, original *http.Request) {
 	if r.MultipartForm != nil && r.MultipartForm != original.MultipartForm {
 		_ = r.MultipartForm.RemoveAll()
@@ -153,11 +156,12 @@ func removeFiles(r, original *http.Request) {
 
 type attemptKey struct{}
 
-// Tx returns the transaction of the request with context ctx. The rules of [idem.Do] apply: the
-// handler must not commit it or roll it back, and cannot use it after it has returned.
-// [idem.ExecutionID] accepts it.
+// Tx returns the transaction of the handler whose request has the context ctx. The rules of
+// [idem.Do] apply: the handler must not commit the transaction or roll it back, and cannot use it
+// after returning. [idem.ExecutionID] accepts the transaction.
 //
-// Tx panics outside of a handler of a Middleware, and for a method that is not in Config.Methods.
+// Tx panics outside of a handler of a Middleware. Under Wrap, Tx also panics if the method of the
+// request is not in Config.Methods.
 func Tx(ctx context.Context) pgx.Tx {
 	a := attemptOf(ctx)
 	if a == nil {
@@ -168,7 +172,7 @@ func Tx(ctx context.Context) pgx.Tx {
 	return a.tx
 }
 
-// attemptOf returns the attempt with context ctx, or nil.
+// attemptOf returns the attempt that ctx belongs to, or nil outside of a handler.
 func attemptOf(ctx context.Context) *attempt {
 	a, _ := ctx.Value(attemptKey{}).(*attempt)
 	return a

@@ -16,22 +16,23 @@ const (
 	maxPrealloc = 64 << 10
 )
 
-// errConsumed means that something has read the body before the middleware. The fingerprint would
-// be that of an empty body, and another request with the same key would get a replay.
+// errConsumed means that other code has read the body before the middleware. Without this error,
+// the fingerprint would be that of an empty body, and a different request with the same key would
+// get the recorded answer.
 var errConsumed = errors.New("idemhttp: the body was read before it reached the middleware, for example by FormValue in a CSRF check; " +
 	"put the middleware first, or let the reader put the body back")
 
-// body is the body of a request. It is read from the client once, as far as its readers ask for,
-// and buffered for later readers.
+// body buffers the body of a request, so that it can be read several times. It reads from the
+// client only as far as a reader has asked for.
 type body struct {
 	mu     sync.Mutex
 	source io.Reader
 	length int64 // the Content-Length; 0 or less if unknown
 	limit  int64
 	read   []byte
-	err    error // what ended the reading; io.EOF at the end of the body
-	parsed bool  // an outer middleware has parsed a form from it
-	missed bool  // a reader got an err other than io.EOF
+	err    error // the error that ended the reading; io.EOF at the end of the body
+	parsed bool  // outer middleware has parsed a form from the body
+	missed bool  // a reader got err, and err was not io.EOF
 }
 
 func (b *body) open(w http.ResponseWriter, r *http.Request, limit int64) {
@@ -45,7 +46,7 @@ func (b *body) open(w http.ResponseWriter, r *http.Request, limit int64) {
 	case r.ContentLength > limit:
 		b.err = &http.MaxBytesError{Limit: limit}
 	case r.ContentLength <= 0 || r.ContentLength > maxPrealloc:
-		b.source = http.MaxBytesReader(w, r.Body, limit) // also makes the server close the connection
+		b.source = http.MaxBytesReader(w, r.Body, limit) // makes the server close the connection beyond limit
 	}
 }
 
@@ -62,8 +63,8 @@ func (b *body) whole() ([]byte, error) {
 	return b.read, nil
 }
 
-// more reads the next bytes into the buffer. It reads until the source returns an error, also
-// beyond the Content-Length, because outer middleware may have replaced the body with a longer one.
+// more reads the next bytes into the buffer, or sets b.err. It also reads beyond the
+// Content-Length, because outer middleware may have replaced the body with a longer one.
 func (b *body) more() {
 	switch {
 	case b.read != nil:
@@ -87,7 +88,8 @@ func (b *body) more() {
 	}
 }
 
-// readAt reads into p at offset. It reads from the client if the buffer ends there.
+// readAt copies bytes of the body, from offset on, into p. If the buffer ends at offset, readAt
+// first reads more from the client.
 func (b *body) readAt(p []byte, offset int) (int, error) {
 	for offset == len(b.read) && b.err == nil {
 		b.more()
@@ -111,7 +113,7 @@ func (b *body) reportedError() error {
 
 // bodyReader reads a body from its beginning.
 type bodyReader struct {
-	body   *body // its lock also guards the reader
+	body   *body // body.mu also guards offset and closed
 	offset int
 	closed bool
 }

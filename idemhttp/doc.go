@@ -18,15 +18,16 @@
 //   - A request whose method is not in Config.Methods passes through unchanged.
 //   - Config.Scope names the caller and the operation. It has no default, because callers that
 //     share a scope can get each other's answers.
-//   - The middleware reads the key from the header, and the whole body, up to Config.MaxBody.
-//   - It computes the fingerprint of the request, which detects a key that is reused for another
-//     request.
+//   - The middleware reads the key from the header. It reads the whole body, up to Config.MaxBody.
+//   - It computes the fingerprint of the request, a hash, to detect a key that is reused for
+//     another request.
 //   - It calls [idem.Do], which runs the handler or finds the recorded answer.
-//   - It sends what was committed. A replay has the header Idempotency-Replayed.
+//   - It sends the answer. A replay has the header Idempotency-Replayed.
 //
 // If the handler does not answer, the middleware answers with a [Problem] in the format of RFC
-// 9457. An error that a handler returns is a 500, or a 503 if it is transient, and is logged,
-// unless it is a *Problem. Such an error is never reported as a fault of the client.
+// 9457. If the handler returns a *Problem as its error, the problem is the answer. Any other error
+// of a handler is logged and answered with 500, or with 503 if it is transient. The client never
+// gets a 4xx for such an error.
 //
 // # Time limits
 //
@@ -35,23 +36,25 @@
 // http.TimeoutHandler: it answers while the handler is still running, and may report a failure of a
 // request that is then committed.
 //
-// Config.Wait should be shorter than that deadline. http.Server.WriteTimeout and the timeout of a
-// proxy should be ten seconds longer than the deadline, because idem waits that long for the
-// outcome of a COMMIT. A client that closes its half of the connection counts as gone. Before the
-// COMMIT everything is then rolled back, and such a client can read a 503.
+// Config.Wait should be shorter than the deadline of the request. http.Server.WriteTimeout and the
+// timeout of a proxy should be ten seconds longer than the deadline, because idem may wait ten
+// seconds longer for the outcome of a COMMIT. net/http cancels the request of a client that closes
+// its half of the connection. If this happens before the COMMIT, everything is rolled back, and the
+// client can still read the answer, a 503.
 //
 // # Which answers are recorded
 //
-// The status decides, or Config.Decide. Below 400 the writes are committed, and the answer is
-// recorded. A 4xx rolls the writes back, but the answer is recorded, because it is final. A 5xx
-// rolls the writes back and is not recorded: the key is free, and a repetition executes. The
-// statuses 401, 408, 409, 423, 425 and 429 ask for the same request again, and are treated like
-// 5xx.
+// Config.Decide decides by the status of the answer. The default is as follows. Below 400 the
+// writes are committed, and the answer is recorded. A 4xx rolls the writes back, but the answer is
+// recorded, because it is final. A 5xx rolls the writes back and is not recorded: the key is free,
+// and a repetition executes. The statuses 401, 408, 409, 423, 425 and 429 ask for the same request
+// again, and are treated like 5xx.
 //
 // # Operations
 //
 // [Operate] returns a handler that runs an operation.Definition, which is work of several steps. It
-// answers 202 if the operation takes long. [OperationHandler.Status] then reports the progress.
+// answers 202 if the operation takes longer than OperationConfig.Patience.
+// [OperationHandler.Status] then reports the progress.
 //
 // # What a handler may not do
 //
@@ -61,6 +64,6 @@
 // returned.
 //
 // As with idem.Do, a handler may run again after a serialization failure, with a fresh request.
-// [Middleware.Handle] recognizes such a failure by the returned error. A handler under
-// [Middleware.Wrap] that answers 5xx has simply failed.
+// [Middleware.Handle] recognizes a serialization failure by the error that the handler returns.
+// [Middleware.Wrap] gets no error from its handler: a handler that answers 5xx is not run again.
 package idemhttp

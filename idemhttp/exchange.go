@@ -13,15 +13,15 @@ import (
 	"github.com/idem-go/idem/internal/keyheader"
 )
 
-// exchange is one request in the middleware. It makes one attempt for each run of the transaction.
+// exchange is the processing of one request. It makes one attempt for each run of the handler.
 type exchange struct {
 	*Middleware
 	handler handler
 	w       http.ResponseWriter
 	r       *http.Request
 	body    body
-	hook    http.Request // the copy that Scope, Fingerprint and Authorize get
-	reader  bodyReader   // of hook
+	hook    http.Request // the copy of r that Scope, Fingerprint and Authorize get
+	reader  bodyReader   // the body of hook
 	last    *attempt
 	routing routing // the state of the router before the first run
 }
@@ -43,8 +43,9 @@ func (m *Middleware) start(w http.ResponseWriter, r *http.Request, run handler) 
 	return x
 }
 
-// misplaced returns a failure for a request that the middleware cannot serve. gRPC sends its status
-// in trailers. A failed call would be committed and recorded as a success.
+// misplaced returns a failure if the middleware is applied twice, or if the request is a gRPC call.
+// gRPC sends its status in trailers, which the middleware does not see. So the middleware would
+// commit and record a failed gRPC call as a success.
 func (x *exchange) misplaced(ctx context.Context) *failure {
 	switch {
 	case attemptOf(ctx) != nil:
@@ -57,11 +58,12 @@ func (x *exchange) misplaced(ctx context.Context) *failure {
 
 func (x *exchange) end() { removeFiles(&x.hook, x.r) }
 
-// hookRequest returns the request for a function of the Config. Each call rewinds its body. The
-// body is read from the client only as far as the function reads it.
+// hookRequest returns a copy of the request for a function of the Config, such as Fingerprint. Each
+// call of hookRequest rewinds the body. The body is read from the client only as far as the
+// function reads it.
 func (x *exchange) hookRequest() *http.Request {
 	x.reader.rewind()
-	if x.r.Body != nil && x.hook.Body != &x.reader { // at first, and if a function has replaced it
+	if x.r.Body != nil && x.hook.Body != &x.reader { // in the first call, and after a function has replaced the body
 		x.hook.Body = &x.reader
 	}
 	return &x.hook
@@ -73,8 +75,9 @@ type claim struct {
 	hash       idem.Hash
 }
 
-// claim reads scope, key, body and fingerprint of the request, in this order. Without a key there
-// is no fingerprint. If claim returns a failure, nothing has been sent.
+// claim reads scope, key, body and fingerprint of the request, in this order. For a request without
+// a key, it computes no fingerprint. If claim returns a failure, nothing has been sent to the
+// client.
 func (x *exchange) claim(ctx context.Context, key func() (string, error)) (*claim, *failure) {
 	if f := x.misplaced(ctx); f != nil {
 		return nil, f
@@ -102,7 +105,7 @@ func (x *exchange) claim(ctx context.Context, key func() (string, error)) (*clai
 }
 
 // answer runs the handler or finds the recorded answer, and sends the answer. If it returns a
-// failure, nothing has been sent.
+// failure, nothing has been sent to the client.
 func (x *exchange) answer(ctx context.Context) *failure {
 	c, f := x.claim(ctx, x.key)
 	switch {
@@ -126,7 +129,7 @@ func (x *exchange) answerKeyed(ctx context.Context, c *claim) *failure {
 	}
 	result, err := x.do(ctx, x.pool, c.scope, c.key, c.hash, x.runKeyed, options...)
 	switch {
-	case err == errForgotten: // not errors.Is: an error around it is a failure
+	case err == errForgotten: // not errors.Is: an error that wraps errForgotten is a failure
 		x.sendFirst()
 		return nil
 	case err != nil:
@@ -140,8 +143,8 @@ func (x *exchange) answerKeyed(ctx context.Context, c *claim) *failure {
 	return nil
 }
 
-// scope calls Config.Scope. If Scope fails because the body cannot be read, the failure is about
-// the body.
+// scope calls Config.Scope. If Scope fails after a read error of the body, scope returns the read
+// error as a failure with the origin inBody.
 func (x *exchange) scope() (string, *failure) {
 	scope, err := x.config.Scope(x.hookRequest())
 	if err == nil {
@@ -158,7 +161,8 @@ func (x *exchange) scope() (string, *failure) {
 // sentKey returns the key in the header of the request.
 func (x *exchange) sentKey() (string, error) { return keyheader.Parse(x.r.Header[x.config.Header]) }
 
-// key returns the key of the request, or "" if the request needs none and has none.
+// key returns the key of the request. It returns "" if the method needs no key, or if the key is
+// optional and missing.
 func (x *exchange) key() (string, error) {
 	if !x.covers(x.r.Method) {
 		return "", nil
@@ -170,7 +174,7 @@ func (x *exchange) key() (string, error) {
 	return key, err
 }
 
-// runKeyed is the fn that the exchange passes to idem.Do.
+// runKeyed is the function that the exchange passes to idem.Do.
 func (x *exchange) runKeyed(tx pgx.Tx) (idem.Response, error) {
 	decision, err := x.run(tx)
 	if err != nil {
@@ -186,13 +190,14 @@ func (x *exchange) runKeyed(tx pgx.Tx) (idem.Response, error) {
 	return idem.Response{}, errForgotten
 }
 
-// sendFirst sends the answer of the last attempt, with the header fields that are not recorded.
+// sendFirst sends the answer of the last attempt, including the header fields that are not
+// recorded.
 func (x *exchange) sendFirst() {
 	setFields(x.w.Header(), x.last.answer.firstOnly)
 	send(x.w, x.last.answer.Response)
 }
 
-// send writes an answer.
+// send writes an answer to the client.
 func send(w http.ResponseWriter, response idem.Response) {
 	setFields(w.Header(), response.Header)
 	w.WriteHeader(response.Status)

@@ -25,15 +25,15 @@ const (
 	inEngine      origin = "transaction" // idem.Do, idem.Lookup, or the transaction of a request without a key
 )
 
-// failure is an error with its origin. It is an error itself, so that an error of the handler keeps
-// its origin on its way through idem.Do.
+// failure is an error together with its origin. It is passed through idem.Do as an error, so that
+// an error of the handler keeps its origin.
 type failure struct {
 	origin origin
 	err    error
 }
 
-// failureOf returns err as a failure. An error that is not a failure comes from idem.Do, even if it
-// wraps a failure.
+// failureOf returns err itself if err is a *failure. Any other error comes from idem.Do, even if it
+// wraps a *failure, and gets the origin inEngine.
 func failureOf(err error) *failure {
 	if f, ok := err.(*failure); ok {
 		return f
@@ -43,16 +43,17 @@ func failureOf(err error) *failure {
 
 func (f *failure) Error() string { return f.err.Error() }
 
-// Is and As let idem.Do recognize a serialization failure, and let an observer see the error.
+// Is and As let idem.Do and observers find the wrapped error, such as a serialization failure.
 
 func (f *failure) Is(target error) bool { return errors.Is(f.err, target) }
 
-// As hides an error of idem.Reject that the handler has returned. Only Config.Decide decides which
-// answers are recorded. Without As, idem.Do would record the response in that error, although the
-// client gets another one.
+// As hides an error of idem.Reject from idem.Do, because only Config.Decide decides which answers
+// are recorded. Otherwise, if a handler returned such an error, idem.Do would record the response
+// in the error, and the client would get a different answer.
 func (f *failure) As(target any) bool {
 	return reflect.TypeOf(target) != rejection && errors.As(f.err, target)
 }
 
-// rejection is the type that errors.As gets when idem.Do looks for a rejection.
+// rejection is the type of the target with which idem.Do calls errors.As to find an error of
+// idem.Reject.
 var rejection = reflect.PointerTo(reflect.TypeOf(idem.Reject(idem.Response{})))

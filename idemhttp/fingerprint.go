@@ -8,26 +8,28 @@ import (
 )
 
 // DefaultFingerprint hashes the method, path, query, media type and body of a request. A JSON body
-// is hashed by its value and not by its spelling (see [idem.HashJSON]). A JSON body without a
-// unique meaning is an error. Any other body is hashed by its bytes.
+// is hashed by its value and not by its spelling (see [idem.HashJSON]). A JSON body that two
+// readers may understand differently, for example because of a duplicate name, is an error. Any
+// other body is hashed by its bytes.
 //
-// Path and query are taken from the request line. So they have the values of the wildcards of a
-// route, they do not depend on how the route is written, and they are complete below
-// http.StripPrefix. The media type is Content-Type without its parameters. The fingerprint never
-// changes, because databases store it.
+// Path and query are taken from the request line. So they include the values of path wildcards,
+// they do not depend on the pattern of the route, and they are complete even behind
+// http.StripPrefix. The media type is Content-Type without its parameters. New releases compute the
+// same fingerprints, because databases store them.
 func DefaultFingerprint(r *http.Request, body []byte) (idem.Hash, error) {
 	return defaultFingerprint(r, body)
 }
 
 var defaultFingerprint = fingerprint(nil)
 
-// FingerprintWithout returns [DefaultFingerprint] with Config.Without: it ignores the values at
-// these JSON pointers.
+// FingerprintWithout returns a variant of [DefaultFingerprint] that ignores the values at the given
+// JSON pointers, as with Config.Without.
 func FingerprintWithout(pointers ...string) func(*http.Request, []byte) (idem.Hash, error) {
 	return fingerprint(pointers)
 }
 
-// fingerprint returns the default fingerprint, which ignores the values at these JSON pointers.
+// fingerprint returns the default function for Config.Fingerprint. The function ignores the values
+// at the given JSON pointers.
 func fingerprint(without []string) func(*http.Request, []byte) (idem.Hash, error) {
 	var options []idem.HashOption
 	if len(without) > 0 {
@@ -46,8 +48,8 @@ func fingerprint(without []string) func(*http.Request, []byte) (idem.Hash, error
 	}
 }
 
-// requestLine returns what the fingerprint covers besides the body. No part of it can contain a
-// line feed.
+// requestLine returns the parts of the request that the fingerprint covers besides the body, each
+// on a line of its own. No part can contain a line feed.
 func requestLine(r *http.Request, media, kind string) []byte {
 	target := r.RequestURI
 	if !strings.HasPrefix(target, "/") { // an absolute URL, or a request that was not read by a server

@@ -12,12 +12,12 @@ const (
 	// OriginalDateHeader has the time at which the answer was recorded.
 	OriginalDateHeader = "Idempotency-Original-Date"
 
-	// ExpiresHeader has the time from which the key counts as new.
+	// ExpiresHeader has the time at which the record expires. From then on, the key counts as new.
 	ExpiresHeader = "Idempotency-Expires"
 )
 
 // neverRecorded are the header fields that hold secrets, or belong to one exchange or one
-// connection. A replay has its own values, or none.
+// connection. A replay has new values of these fields, or does not have the fields.
 var neverRecorded = fieldSet(
 	"Set-Cookie", "Set-Cookie2", "Authorization", "Authentication-Info", "Clear-Site-Data", // credentials and sessions
 	"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", // one connection
@@ -27,7 +27,7 @@ var neverRecorded = fieldSet(
 	OriginalDateHeader, ExpiresHeader,
 )
 
-// neverRecordedFamilies are prefixes of further such fields, in canonical form.
+// neverRecordedFamilies are prefixes of further fields that are never recorded, in canonical form.
 var neverRecordedFamilies = []string{"Proxy-", "Ratelimit-", "X-Ratelimit-"}
 
 func isNeverRecorded(name string) bool {
@@ -45,7 +45,7 @@ func fieldSet(names ...string) map[string]bool {
 
 // headerFilter decides which header fields of an answer are recorded.
 type headerFilter struct {
-	only     map[string]bool // nil: all fields
+	only     map[string]bool // the fields of Config.RecordHeader; nil for all fields
 	replayed string          // Config.ReplayedHeader, which is never recorded
 }
 
@@ -66,8 +66,8 @@ func (f *headerFilter) neverRecords(name string) bool {
 	return name == f.replayed || isNeverRecorded(name)
 }
 
-// records reports whether a field is recorded. connection are the values of the header Connection,
-// which names further fields that belong to one connection.
+// records reports whether a field is recorded. The argument connection has the values of the header
+// Connection, which lists further fields that belong to one connection and are not recorded.
 func (f *headerFilter) records(name string, connection []string) bool {
 	name = http.CanonicalHeaderKey(name)
 	if f.neverRecords(name) || f.only != nil && !f.only[name] {
@@ -83,7 +83,7 @@ func (f *headerFilter) records(name string, connection []string) bool {
 	})
 }
 
-// setFields sets the fields in header. A field without values is deleted from the answer.
+// setFields sets the fields in header. A field without values is not sent.
 func setFields(header http.Header, fields map[string][]string) {
 	for name, values := range fields {
 		header[name] = values

@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// errUnknownWithoutKey means that the COMMIT of a request without a key was not acknowledged. There
-// is no record that could tell the outcome.
+// errUnknownWithoutKey means that the COMMIT of a request without a key was not acknowledged. No
+// record shows whether the transaction was committed.
 var errUnknownWithoutKey = errors.New("idemhttp: COMMIT was not acknowledged, and the request had no key; check its writes before repeating it")
 
 // runKeyless runs the handler in a transaction that records nothing. It runs the handler again
@@ -31,11 +31,11 @@ func (x *exchange) runKeyless(ctx context.Context, scope string) error {
 	return err
 }
 
-// keyless is the run of a request without a key. It calls the Observer in the way that idem.Do does
-// for a request with a key.
+// keyless is the processing of a request without a key. It calls the Observer as idem.Do does for a
+// request with a key.
 type keyless struct {
 	*exchange
-	observed context.Context // returned by TraceStart
+	observed context.Context // the context that TraceStart returned
 	started  time.Time
 	attempts int
 	decision Decision
@@ -63,8 +63,8 @@ func (k *keyless) do(ctx context.Context) error {
 	return err
 }
 
-// outcomeOf returns the outcome that a request with a key would have. For such a request, Forget is
-// an error.
+// outcomeOf returns the outcome that idem.Do would report if the request had a key. The decision
+// Forget counts as OutcomeFailed, because runKeyed returns an error for Forget.
 func (k *keyless) outcomeOf(err error) idem.Outcome {
 	switch {
 	case errors.Is(err, errUnknownWithoutKey):

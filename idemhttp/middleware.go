@@ -21,8 +21,8 @@ type Middleware struct {
 	do       func(context.Context, *pgxpool.Pool, string, string, idem.Hash, func(pgx.Tx) (idem.Response, error), ...idem.Option) (idem.Result, error)
 }
 
-// New returns a Middleware that uses pool. It returns an error if config has no Scope, if [idem.Do]
-// would reject a setting, or if settings contradict each other.
+// New returns a Middleware that uses pool. It returns an error if pool is nil, if config has no
+// Scope, if [idem.Do] would reject a setting, or if settings contradict each other.
 func New(pool *pgxpool.Pool, config Config) (*Middleware, error) {
 	if pool == nil {
 		return nil, errors.New("idemhttp: New: pool is nil")
@@ -40,10 +40,10 @@ func New(pool *pgxpool.Pool, config Config) (*Middleware, error) {
 // Wrap returns a handler that runs next at most once for each key. next gets its transaction from
 // [Tx]. Wrap has the usual form of middleware.
 //
-// next must have answered when it returns. Some frameworks call their handlers later, or with
-// another writer. So if next has written nothing, Wrap answers 500, logs the cause and commits
-// nothing, in two cases: next has not called Tx, or the client already has an answer. See
-// docs/recipes.md.
+// next must write its answer before it returns. Some frameworks call their handlers later, or with
+// another writer. Wrap assumes this in two cases: next has neither written anything nor called Tx,
+// or next has written nothing although the client already has an answer. Wrap then answers 500,
+// logs the cause and commits nothing. See docs/recipes.md.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	run := func(_ pgx.Tx, w http.ResponseWriter, r *http.Request) error {
 		next.ServeHTTP(w, r)
@@ -59,15 +59,17 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 }
 
 // Handle is Wrap for a handler that gets the transaction as an argument. If the handler returns an
-// error, its writes are rolled back, and what it has written to w is discarded.
+// error, its writes are rolled back, and its output on w is discarded.
 //
-//   - A *Problem is the answer, and may be recorded.
+//   - A *Problem becomes the answer. It is recorded unless Config.Decide returns Forget for its
+//     status.
 //   - After a serialization failure or a deadlock the handler runs again.
 //   - Any other error is answered with 500, or 503 if it is transient. The error is logged and not
-//     recorded, and its text is not sent to the client. It is never reported as a fault of the
-//     client.
+//     recorded, and its text is not sent to the client. The error is never reported as a fault of
+//     the client.
 //
-// A request whose method is not in Config.Methods also gets a transaction. Its key is ignored.
+// If the method of a request is not in Config.Methods, the handler also gets a transaction, but the
+// key of the request is ignored.
 func (m *Middleware) Handle(run func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, run) })
 }

@@ -21,8 +21,8 @@ type Operation[In any] interface {
 	Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (idem.Result, error)
 }
 
-// starter is an Operation that can be created for a Worker to run. *operation.Definition implements
-// it.
+// starter is an Operation that can be stored for an operation.Worker to run. *operation.Definition
+// implements it.
 type starter[In any] interface {
 	Start(ctx context.Context, tx pgx.Tx, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (id string, err error)
 }
@@ -30,31 +30,32 @@ type starter[In any] interface {
 // OperationConfig configures Operate. Only StatusPath is required.
 type OperationConfig[In any] struct {
 	// Input returns the input of the operation for a request. It gets a copy of the request, with
-	// the whole body. An error is answered with 500, or with the *Problem in it. The default
-	// decodes the body as JSON, and answers 400 if that fails.
+	// the whole body. If Input returns an error, the answer is the *Problem in the error, 503 for a
+	// transient error, and otherwise 500. The default decodes the body as JSON, and answers 400 if
+	// that fails.
 	Input func(r *http.Request) (In, error)
 
-	// StatusPath is the path at which clients ask for the status of an operation, with {id} in the
-	// place of its ID: "/operations/{id}". It is sent as the Location of a 202. Register
-	// OperationHandler.Status there.
+	// StatusPath is the path at which clients ask for the status of an operation, for example
+	// "/operations/{id}", where {id} stands for the ID of the operation. The header Location of a
+	// 202 has this path. Register OperationHandler.Status at this path.
 	StatusPath string
 
 	// Patience is how long a request waits for the end of the operation before it is answered with
 	// 202. The default is 2 seconds.
 	Patience time.Duration
 
-	// MaxRunning limits how many operations this process runs at once, including those whose
+	// MaxRunning limits how many operations this process runs at once, including operations whose
 	// requests were answered with 202. A request above the limit is answered with 202 as soon as
-	// its operation is durable. An operation.Worker then does all of the work, so run one. If the
-	// Operation has no Start, such a request is answered with 503. The default is 1000.
+	// its operation is stored. An operation.Worker must then run the operation. If the Operation
+	// has no method Start, a request above the limit is answered with 503. The default is 1000.
 	MaxRunning int
 
 	// Reasons adds the reason code and text to the status of a parked operation. The text names
-	// steps, and may quote the beginning of an error. By default clients do not get it, and only
-	// the log and the operator tools show it.
+	// steps, and may quote the beginning of an error. By default clients do not get the reason; the
+	// log and the tools for operators show it.
 	Reasons bool
 
-	// HideSteps leaves the names of steps and signals out of the status: the fields step,
+	// HideSteps leaves out the fields of the status that contain names of steps and signals: step,
 	// waits_for, steps and reason_text.
 	HideSteps bool
 }
@@ -81,16 +82,16 @@ type prepared struct {
 // fingerprint that the Config of m defines. It returns an error if config.StatusPath does not
 // contain {id}.
 //
-// If the operation ends within config.Patience, the request gets the answer of its function, or its
-// replay, exactly as recorded. Otherwise the handler answers 202 as soon as the operation is
-// durable, so that an accepted operation is never lost. The body of the 202 is the status of the
-// operation, and its Location is the path of the status. A request is rejected for the same reasons
-// as under Wrap. If something fails after the operation is durable, the answer is 202 too, because
-// the operation goes on.
+// If the operation ends within config.Patience, the client gets the recorded answer of the
+// operation. Otherwise the handler answers 202 as soon as the operation is stored, so that an
+// accepted operation is never lost. The body of the 202 is the status of the operation, and its
+// Location is the path of the status. A request is rejected for the same reasons as under Wrap. If
+// something fails after the operation was stored, the answer is 202 too, because a Worker continues
+// the operation.
 //
-// The operation does not end with its request. The process continues it when the client stops
-// waiting. [OperationHandler.Shutdown] waits for such operations. If the process dies, another one
-// continues: run an operation.Worker.
+// The operation does not end with its request. When the client stops waiting, the process continues
+// the operation. [OperationHandler.Shutdown] waits for the end of such operations. If the process
+// dies, an operation.Worker in another process continues the operation, so run one.
 func Operate[In any](m *Middleware, operation Operation[In], config OperationConfig[In]) (*OperationHandler, error) {
 	config.Patience, config.MaxRunning = cmp.Or(config.Patience, 2*time.Second), cmp.Or(config.MaxRunning, 1000)
 	switch {

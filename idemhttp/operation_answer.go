@@ -12,7 +12,8 @@ import (
 	"github.com/idem-go/idem/internal/display"
 )
 
-// ServeHTTP runs the operation and answers the request. A key is required for every method.
+// ServeHTTP runs the operation and answers the request. Every request needs a key, whatever its
+// method.
 func (h *OperationHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := h.start(w, r, nil)
 	defer x.end()
@@ -22,7 +23,7 @@ func (h *OperationHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // answer starts or finds the operation, and answers the request. If it returns a failure, nothing
-// has been sent.
+// has been sent to the client.
 func (h *OperationHandler) answer(x *exchange) *failure {
 	c, f := x.claim(x.r.Context(), x.sentKey)
 	if f != nil {
@@ -41,8 +42,8 @@ func (h *OperationHandler) answer(x *exchange) *failure {
 
 var errFull = errors.New("idemhttp: this process runs OperationConfig.MaxRunning operations, and the Operation has no Start")
 
-// startForWorker starts the operation without running it, or finds it, and answers 202. A Worker
-// runs the operation.
+// startForWorker stores the operation for a Worker to run, unless it is stored already, and answers
+// 202. If the operation has already ended, startForWorker sends the recorded answer.
 func (h *OperationHandler) startForWorker(x *exchange, p *prepared, c *claim) *failure {
 	for started := false; ; started = true {
 		status, err := h.statusOf(x.r, c)
@@ -65,8 +66,8 @@ func (h *OperationHandler) startForWorker(x *exchange, p *prepared, c *claim) *f
 	}
 }
 
-// await waits for the end of the run. After Patience, or if the request ends, it answers 202 as
-// soon as the operation is durable.
+// await waits for the end of the run and sends its result. After Patience, or when the context of
+// the request ends, await answers 202 as soon as the operation is stored.
 func (h *OperationHandler) await(x *exchange, run *run, c *claim) *failure {
 	select {
 	case <-run.ended:
@@ -94,7 +95,7 @@ func (h *OperationHandler) await(x *exchange, run *run, c *claim) *failure {
 	}
 }
 
-// sendResult answers with the result of a run. If the run failed, but the operation is durable and
+// sendResult answers with the result of a run. If the run failed, but the operation is stored and
 // in progress, the answer is 202.
 func (h *OperationHandler) sendResult(x *exchange, run *run, c *claim) *failure {
 	err := run.err
@@ -109,7 +110,7 @@ func (h *OperationHandler) sendResult(x *exchange, run *run, c *claim) *failure 
 		switch {
 		case errors.Is(lookupErr, idem.ErrMismatch):
 			return &failure{inEngine, lookupErr}
-		case lookupErr == nil && status != nil: // the operation is durable, so a worker continues it
+		case lookupErr == nil && status != nil: // the operation is stored, so a worker continues it
 			if !errors.Is(err, idem.ErrInProgress) {
 				h.config.Logger.WarnContext(x.r.Context(), "running an operation failed; a worker continues it", "operation", status.ID, "name", status.Name, "error", err)
 			}

@@ -23,15 +23,15 @@ type operationStatus struct {
 	Name       string       `json:"name"`
 	State      string       `json:"state"`
 	Undoing    bool         `json:"undoing,omitempty"`
-	Step       string       `json:"step,omitempty"` // the step in progress, or the step that is waited for
+	Step       string       `json:"step,omitempty"` // the step in progress, or the step for which the operation waits
 	Since      time.Time    `json:"since,omitzero"`
 	Attempts   int          `json:"attempts,omitempty"`
 	WaitsFor   string       `json:"waits_for,omitempty"`
 	WaitsUntil time.Time    `json:"waits_until,omitzero"`
-	Reason     string       `json:"reason,omitempty"`      // the code
+	Reason     string       `json:"reason,omitempty"`      // the reason code of a parked operation
 	ReasonText string       `json:"reason_text,omitempty"` // the reason as a sentence
 	Steps      []stepStatus `json:"steps,omitzero"`
-	Result     *result      `json:"result,omitempty"` // the answer, if the operation has ended in one
+	Result     *result      `json:"result,omitempty"` // the answer, if the operation has ended with an answer
 	retryAfter time.Duration
 	hash       idem.Hash
 	scope, key string
@@ -41,8 +41,8 @@ type operationStatus struct {
 type result struct {
 	Status int                 `json:"status"`
 	Header map[string][]string `json:"header,omitempty"`
-	Body   json.RawMessage     `json:"body,omitempty"`        // if the body is JSON
-	Bytes  []byte              `json:"body_base64,omitempty"` // any other body
+	Body   json.RawMessage     `json:"body,omitempty"`        // the body, if it is JSON
+	Bytes  []byte              `json:"body_base64,omitempty"` // the body, if it is not JSON
 }
 
 func newResult(r idem.Response) *result {
@@ -62,11 +62,12 @@ type stepStatus struct {
 	RecordedAt time.Time `json:"recorded_at"`
 }
 
-// statusLimit is the time limit for reading a status after the request has run out of time.
+// statusLimit is the time limit for reading a status after the context of the request has ended.
 const statusLimit = time.Second
 
-// statusOf returns the status of the operation in progress with the key of c, or nil if there is
-// none. It returns idem.ErrMismatch if the operation belongs to another request.
+// statusOf returns the status of the operation in progress whose scope and key are those of c, or
+// nil if no such operation is in progress. It returns idem.ErrMismatch if the operation was started
+// by a different request.
 func (h *OperationHandler) statusOf(r *http.Request, c *claim) (*operationStatus, error) {
 	ctx := r.Context()
 	if ctx.Err() != nil {
@@ -110,7 +111,7 @@ func (h *OperationHandler) load(ctx context.Context, id string) (*operationStatu
 	status.retryAfter = time.Second
 	wakeAt := show.WaitsUntil()
 	switch pause := wakeAt.Sub(show.LoadedAt); {
-	case show.State == db.OperationRunning && wakeAt.IsZero(): // it waits for the end of its child
+	case show.State == db.OperationRunning && wakeAt.IsZero(): // the operation waits for a child operation
 		status.WaitsFor = status.Step
 	case show.State == db.OperationParked:
 		status.retryAfter, status.Step = time.Minute, show.ReasonStep
@@ -128,8 +129,9 @@ func (s *operationStatus) hideSteps() { s.Step, s.WaitsFor, s.ReasonText, s.Step
 
 var errNoResult = errors.New("idemhttp: the answer of an operation is not recorded any more")
 
-// addResult adds the recorded answer of an operation that has ended. There is none if the operation
-// has ended in an error, if the answer has expired, or if Config.Authorize refuses this caller.
+// addResult adds the recorded answer to the status of an operation that has ended. It adds nothing
+// if the operation has ended without an answer, if the answer has expired, or if Config.Authorize
+// refuses this caller.
 func (h *OperationHandler) addResult(x *exchange, status *operationStatus) error {
 	if status.State != string(db.OperationCompleted) && status.State != string(db.OperationFailed) {
 		return nil
@@ -141,7 +143,7 @@ func (h *OperationHandler) addResult(x *exchange, status *operationStatus) error
 	}
 	options := append(slices.Clip(h.doOptions), idem.WithReplayLikely())
 	answer, err := idem.Do(ctx, h.pool, status.scope, status.key, status.hash, func(pgx.Tx) (idem.Response, error) {
-		return idem.Response{}, errNoResult // it has expired since
+		return idem.Response{}, errNoResult // the answer has expired since Lookup
 	}, options...)
 	switch {
 	case errors.Is(err, errNoResult):

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// problemBase is the URL of the documentation of problem types. The types never change.
+// problemBase is the URL of the documentation of problem types. Every type is this URL plus a name,
+// and never changes.
 const problemBase = "https://github.com/idem-go/idem/blob/main/docs/http-reference.md#"
 
 // The types of the problems of this package.
@@ -33,17 +34,18 @@ const (
 	TypeGetOnly         = problemBase + "get-only"
 )
 
-// Problem is an error response in the format of RFC 9457. Programs use Type. The texts are for
-// people.
+// Problem is an error response in the format of RFC 9457. Type is for programs; Title and Detail
+// are for people.
 //
-// A handler under [Middleware.Handle] may return a *Problem as its error. Its writes are then
-// rolled back, and the problem is the answer. The answer is recorded unless Config.Decide returns
-// Forget for its status. Handle sets Retryable and SafeNewKey accordingly. Config.Scope,
-// Config.Fingerprint and Config.Authorize may also return a *Problem, which is sent unchanged.
+// A handler under [Middleware.Handle] may return a *Problem as its error. The writes of the handler
+// are then rolled back, and the problem is the answer. The answer is recorded unless Config.Decide
+// returns Forget for its status. Handle sets Retryable to true if the answer is not recorded, and
+// always sets SafeNewKey to true. Config.Scope, Config.Fingerprint and Config.Authorize may also
+// return a *Problem, which is sent unchanged.
 type Problem struct {
 	Type     string `json:"type,omitempty"`
 	Title    string `json:"title,omitempty"`
-	Status   int    `json:"status"` // 0 is 500
+	Status   int    `json:"status"` // 0 means 500
 	Detail   string `json:"detail,omitempty"`
 	Instance string `json:"instance,omitempty"`
 
@@ -68,8 +70,8 @@ func (p *Problem) Error() string {
 	return p.Title + ": " + p.Detail
 }
 
-// problemIn returns the *Problem in an error. p is nil if a function returned a nil *Problem as its
-// error.
+// problemIn returns the *Problem in err, and whether err has one. If a function has returned a nil
+// *Problem as its error, p is nil and ok is true.
 func problemIn(err error) (p *Problem, ok bool) { return errors.AsType[*Problem](err) }
 
 // ServeHTTP writes the problem. It is the default of Config.Render.
@@ -85,7 +87,7 @@ func (p *Problem) send(w http.ResponseWriter, mediaType string, document any) {
 	sendJSON(w, p.status(), mediaType, p.RetryAfter, document)
 }
 
-// sendJSON answers with a JSON document, and with a Retry-After unless that is 0.
+// sendJSON answers with a JSON document. It sets the header Retry-After unless retryAfter is 0.
 func sendJSON(w http.ResponseWriter, status int, mediaType string, retryAfter time.Duration, document any) {
 	body, err := json.Marshal(document)
 	if err != nil {
@@ -106,7 +108,7 @@ func (p *Problem) status() int {
 	return p.Status
 }
 
-// wholeSeconds rounds up, so that a client does not retry too early.
+// wholeSeconds returns a duration in seconds, rounded up so that a client does not retry too early.
 func wholeSeconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }

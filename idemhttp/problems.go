@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// problems returns a template for each problem type. newProblem sets Type.
+// problems returns a template for each problem type. The templates have no Type, because newProblem
+// sets it.
 func (c *Config) problems() map[string]Problem {
 	const internal = "Internal error of this service"
 	s := &c.Statuses
@@ -42,7 +43,8 @@ func (c *Config) problems() map[string]Problem {
 	}
 }
 
-// newProblem returns a copy of a template. Config.Render may change the copy.
+// newProblem returns a copy of the template for a problem type, so that Config.Render may change
+// it.
 func (m *Middleware) newProblem(kind string) *Problem {
 	p := m.problems[kind]
 	p.Type, p.Header = kind, p.Header.Clone()

@@ -22,26 +22,26 @@ var ErrUnrecordable = errors.New("idemhttp: the answer cannot be recorded")
 
 var errReturned = errors.New("idemhttp: the handler has returned")
 
-// recorder is the http.ResponseWriter of one attempt. It behaves like the writer of net/http, and
-// rejects what cannot be recorded. It is locked, so that a goroutine that outlives the handler gets
-// an error and not a data race.
+// recorder is the http.ResponseWriter of one attempt. It behaves like the writer of net/http, but
+// rejects answers that cannot be recorded. A mutex guards it, so that a goroutine that outlives the
+// handler gets an error and causes no data race.
 type recorder struct {
 	filter *headerFilter
 	limit  int         // Config.MaxResponse
 	base   http.Header // the header of the client's writer, as outer middleware has set it
 
 	mu        sync.Mutex
-	header    http.Header // what Header returns; nil until it is called
-	status    int         // 0 until it is set
+	header    http.Header // the result of Header; nil before the first call of Header
+	status    int         // 0 before the first WriteHeader or Write
 	replaced  int         // the status of the answer that a later 5xx has replaced, or 0
-	second    int         // the first later status that was ignored, or 0
-	declared  int         // the Content-Length, or -1
+	second    int         // the first status that WriteHeader ignored, or 0
+	declared  int         // the Content-Length that the handler has set, or -1
 	offered   int         // bytes of body that the handler has tried to write
-	sniffs    bool        // net/http would detect the Content-Type
+	sniffs    bool        // the handler has set no Content-Type, so net/http would detect it
 	body      []byte
 	bound     int                 // an upper bound of the size of the recorded header
 	recorded  map[string][]string // header fields that are recorded
-	firstOnly map[string][]string // header fields that only the first caller gets
+	firstOnly map[string][]string // header fields that are not recorded, so a replay lacks them
 	err       error               // why the answer cannot be recorded
 	closed    bool
 }
@@ -67,9 +67,10 @@ func (r *recorder) touched() bool {
 	return r.status != 0 || r.header != nil
 }
 
-// WriteHeader sets the status and takes the header as it is now. It ignores informational statuses.
-// Later calls are ignored as well, except for a 5xx after another answer: nothing has been sent
-// yet, so the failure replaces the answer.
+// WriteHeader sets the status and copies the header. It ignores informational statuses, except for
+// 101, which cannot be recorded. It also ignores every call after the first, unless the status is
+// 5xx and the earlier status was below 500. Then the new status replaces the earlier answer,
+// because nothing has been sent yet.
 func (r *recorder) WriteHeader(status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +103,7 @@ func (r *recorder) writeHeaderAgain(status int) {
 		r.replaced, r.status = r.status, status
 		r.body, r.offered, r.recorded, r.firstOnly = nil, 0, nil, nil
 		r.takeHeader()
-		r.declared = -1 // it belonged to the replaced answer
+		r.declared = -1 // the Content-Length belonged to the replaced answer
 		delete(r.recorded, "Content-Length")
 		r.bound = r.headerBound()
 	case r.second == 0:
@@ -147,15 +148,15 @@ func (r *recorder) admit(n int) error {
 	if r.declared >= 0 && r.offered > r.declared {
 		return http.ErrContentLength
 	}
-	if r.err == nil && len(r.body)+n > r.limit { // checkSize would report it too, but after the append
+	if r.err == nil && len(r.body)+n > r.limit { // checkSize would report this too, but only after the append
 		r.err = &idem.ResponseTooLargeError{Size: len(r.body) + n, Limit: r.limit}
 	}
 	return r.err
 }
 
-// takeHeader sorts the fields of the header: those that are recorded, and those that only the first
-// caller gets. A field that the handler has not changed since outer middleware set it is neither,
-// because outer middleware sets it on every answer.
+// takeHeader divides the header into fields that are recorded and fields that only the first caller
+// gets. It leaves out a field that outer middleware has set and the handler has not changed,
+// because outer middleware sets this field on every answer.
 func (r *recorder) takeHeader() {
 	r.declared = -1
 	if r.header == nil {
@@ -208,8 +209,8 @@ func (r *recorder) take(name string, values, connection []string) {
 	r.firstOnly[name] = values
 }
 
-// declare sets the length from the values of Content-Length, and reports whether they are valid. As
-// in net/http, an invalid length is dropped.
+// declare sets r.declared from the values of Content-Length, and reports whether the length is
+// valid. As in net/http, an invalid length is dropped.
 func (r *recorder) declare(values []string) bool {
 	if len(values) == 0 {
 		return true
@@ -222,8 +223,8 @@ func (r *recorder) declare(values []string) bool {
 	return true
 }
 
-// finish closes the recorder and returns the answer, or the error that keeps it from being
-// recorded. head says that the answer is to a HEAD request.
+// finish closes the recorder and returns the answer, or the reason why the answer cannot be
+// recorded. The argument head is true for a HEAD request.
 func (r *recorder) finish(head bool) (idem.Response, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,7 +276,8 @@ func (r *recorder) refuse(reason string) {
 	}
 }
 
-// untyped reports whether net/http would detect the Content-Type from the body.
+// untyped reports whether net/http would detect the Content-Type of an answer with this header from
+// its body.
 func untyped(header http.Header) bool {
 	_, typed := header["Content-Type"]
 	return !typed && header.Get("Content-Encoding") == "" && header.Get("Transfer-Encoding") == ""
@@ -289,9 +291,9 @@ func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// The methods that http.ResponseController looks for. They are not possible before the COMMIT, and
-// return an error that says so. The recorder has no Unwrap, which would expose the connection, and
-// no Flush, which cannot return an error.
+// http.ResponseController looks for the following methods. They return errBuffered, because nothing
+// is sent before the COMMIT. The recorder has no method Unwrap, because Unwrap would expose the
+// connection. It has no method Flush, because Flush cannot return an error.
 
 var errBuffered = fmt.Errorf("idemhttp: the answer is sent after the commit: %w", http.ErrNotSupported)
 

@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idem/internal/keyheader"
 )
 
-// refuse answers with the problem that belongs to a failure. It logs the failure unless it is the
-// client's fault.
+// refuse answers with the problem for a failure. It logs the failure unless the client has caused
+// it.
 func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, f *failure) {
 	p := m.problem(f)
 	if p.isServerFault() {
@@ -19,13 +19,14 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, f *failure) 
 	m.config.Render(w, r, p)
 }
 
-// isServerFault reports whether the cause is in the service. The status alone does not say, because
-// Config.Statuses may change it.
+// isServerFault reports whether the service has caused the problem. The status alone does not show
+// this, because Config.Statuses may change the status.
 func (p *Problem) isServerFault() bool {
 	return p.status() >= http.StatusInternalServerError || p.Type == TypeUnavailable || p.Type == TypeProtocol || p.Type == TypeOutcomeUnknown
 }
 
-// log logs the cause of a problem. That a client has gone is not an error of the service.
+// log logs the cause of a problem. A request that its client has canceled is logged only at the
+// level Debug, because it is not an error of the service.
 func (m *Middleware) log(r *http.Request, p *Problem, f *failure) {
 	ctx := r.Context()
 	if ctx.Err() != nil && errors.Is(f.err, context.Canceled) {
@@ -36,8 +37,8 @@ func (m *Middleware) log(r *http.Request, p *Problem, f *failure) {
 		"method", r.Method, "path", r.URL.Path, "problem", p.Type, "in", string(f.origin), "error", f.err)
 }
 
-// problem returns the problem for a failure. The client needs to know above all whether to retry,
-// and with which key. The texts never quote the error.
+// problem returns the problem for a failure. The problem shows the client whether to retry, and
+// with which key. Its texts never quote the error.
 func (m *Middleware) problem(f *failure) *Problem {
 	kind := kindOf(f)
 	switch f.origin {
@@ -49,8 +50,8 @@ func (m *Middleware) problem(f *failure) *Problem {
 			return p
 		}
 	case inEngine:
-		// idem.Do wraps the failure of the handler. A transaction that the handler has ended counts
-		// more than that failure.
+		// The error of idem.Do may wrap a failure of the handler. If the handler has also ended or
+		// aborted its transaction, the broken transaction is reported instead of this failure.
 		if inner, ok := errors.AsType[*failure](f.err); ok && !isBrokenTx(f.err) {
 			return m.problem(inner)
 		} else if ok {
@@ -76,8 +77,8 @@ func isBrokenTx(err error) bool {
 	return errors.Is(err, idem.ErrTxEnded) || errors.Is(err, idem.ErrTxAborted)
 }
 
-// kindOf returns the problem type for a failure. It ignores a *Problem in the error, which the
-// caller handles.
+// kindOf returns the problem type for a failure. It ignores a *Problem in the error, because the
+// caller handles it.
 func kindOf(f *failure) string {
 	is := func(target error) bool { return errors.Is(f.err, target) }
 	switch f.origin {
@@ -98,7 +99,7 @@ func kindOf(f *failure) string {
 		return TypeProtocol
 	case inAnswer:
 		return TypeUnrecordable
-	case inEngine: // only an error of idem.Do itself can be the client's fault
+	case inEngine: // only if idem.Do itself returns these errors, the client may be at fault
 		switch _, isInProgress := errors.AsType[*idem.InProgressError](f.err); {
 		case isInProgress:
 			return TypeInProgress
@@ -127,8 +128,8 @@ func kindOf(f *failure) string {
 	return TypeInternal
 }
 
-// transient reports whether err may be gone at the next attempt: an error of the database, a full
-// process, or the end of the time for the request.
+// transient reports whether a later attempt may succeed: after a temporary error of the database,
+// after errFull, or after the context of the request has ended.
 func transient(err error) bool {
 	return idem.Retryable(err) || errors.Is(err, errFull) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }

@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// routing is the state that chi keeps in the context of a request while it routes it. If Wrap is in
-// front of a sub-router, a second run of the handler would begin with the state in which the first
-// has ended, and take another route. So the state is copied before the first run, and restored
+// routing is the state that the router chi keeps in the context of a request. If Wrap is in front
+// of a sub-router, each run of the handler changes this state. A second run would begin with the
+// changed state and take another route. So the state is copied before the first run, and restored
 // before each further run.
 type routing struct {
-	state reflect.Value // a pointer to the state; invalid if there is none
+	state reflect.Value // a pointer to the state; the zero Value if chi is not used
 	saved reflect.Value // a copy of the state
 }
 
 var valueContext = reflect.TypeOf(context.WithValue(context.Background(), attemptKey{}, nil))
 
-// maxContexts limits how many nested contexts are searched.
+// maxContexts limits how many nested contexts routingIn searches.
 const maxContexts = 64
 
-// routingIn finds the state of chi in ctx. The context key is an unexported variable of chi, which
-// this package must not import, so routingIn searches the nested contexts for a value of the type
-// of the state. It does this with reflection on the context types of the standard library, and
-// stops at a context of any other type.
+// routingIn finds the state of chi in ctx. The context key is a variable of package chi, and this
+// package must not import chi. So routingIn searches the nested contexts for a value of the type
+// chi.Context. It uses reflection on the context types of the standard library, and stops at a
+// context of any other type.
 func routingIn(ctx context.Context) routing {
 	v := reflect.ValueOf(ctx)
 	for range maxContexts {

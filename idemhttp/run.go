@@ -12,12 +12,12 @@ import (
 
 // run is one run of an operation. It may outlast its request.
 type run struct {
-	ended  chan struct{} // closed at the end of the run; the other fields may be read then
+	ended  chan struct{} // closed at the end of the run; result and err may be read after that
 	result idem.Result
 	err    error
 }
 
-// runs are the runs in progress.
+// runs is the set of runs in progress, each with the function that cancels it.
 type runs struct {
 	mu    sync.Mutex
 	stops map[*run]context.CancelFunc
@@ -25,8 +25,8 @@ type runs struct {
 
 var errGone = errors.New("idemhttp: the operation called runtime.Goexit")
 
-// begin starts a run that does not end with ctx. It returns nil if there are already maxRunning
-// runs.
+// begin starts a run, which calls the function do in a new goroutine. The run does not end with
+// ctx. begin returns nil if maxRunning runs are already in progress.
 func (rs *runs) begin(ctx context.Context, maxRunning int, do func(context.Context) (idem.Result, error)) *run {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &run{ended: make(chan struct{}), err: errGone}
@@ -63,10 +63,10 @@ func (rs *runs) add(r *run, maxRunning int, stop context.CancelFunc) bool {
 	return true
 }
 
-// drain waits until there are no runs. When ctx ends, it cancels them, waits until they have
-// returned, and returns the error of ctx.
+// drain waits until all runs have ended. When ctx ends, drain cancels the remaining runs, waits
+// until they have returned, and returns the error of ctx.
 func (rs *runs) drain(ctx context.Context) error {
-	var ended error // of ctx
+	var ended error // the error of ctx, once ctx has ended
 	for {
 		rs.mu.Lock()
 		var next *run

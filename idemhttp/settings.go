@@ -21,11 +21,11 @@ type settings struct {
 	config        Config
 	filter        headerFilter
 	problems      map[string]Problem
-	options       []idem.Option // for idem.Do
-	replayOptions []idem.Option // for idem.Do, if the request is probably a repetition
-	doOptions     []idem.Option // for Operation.Do
-	startOptions  []idem.Option // for Start of an operation
-	source        txn.Source    // of Config.Through; nil if that is not set
+	options       []idem.Option // the options for idem.Do
+	replayOptions []idem.Option // options and idem.WithReplayLikely, for a probable repetition
+	doOptions     []idem.Option // the options for Operation.Do
+	startOptions  []idem.Option // the options for the method Start of an operation
+	source        txn.Source    // the source of transactions in Config.Through; nil if Through is not set
 }
 
 // settle fills in the defaults of c and checks it.
@@ -108,8 +108,9 @@ func (c *Config) check() error {
 	return nil
 }
 
-// options returns the fields of c as options of idem.Do. startOptions are those that Start of an
-// operation accepts as well. idem.CheckOptions checks the values.
+// options returns the fields of c as options of idem.Do. The result startOptions has only the
+// options that the method Start of an operation accepts. An option that idem.CheckOptions rejects
+// is an error.
 func (c *Config) options() (options, startOptions []idem.Option, err error) {
 	fields := []struct {
 		name   string

@@ -6,10 +6,11 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// sniffedBound is an upper bound of the size of a detected Content-Type in the encoded header.
+// sniffedBound is an upper bound of the bytes that a detected Content-Type adds to the header as
+// JSON.
 const sniffedBound = 64
 
-// headerBound returns an upper bound of the size of the recorded header.
+// headerBound returns an upper bound of the size of the recorded header as JSON.
 func (r *recorder) headerBound() int {
 	bound := headerSize(r.recorded, func(s string) int { return 6*len(s) + 2 })
 	if r.sniffs {
@@ -18,8 +19,9 @@ func (r *recorder) headerBound() int {
 	return bound
 }
 
-// checkSize returns an error if the answer is too large. The size is what idem.Do counts: the body,
-// and the recorded header as JSON. The header is encoded only if the upper bound exceeds the limit.
+// checkSize returns an error if the answer is too large. It computes the size as idem.Do does: the
+// body plus the recorded header as JSON. To save time, it encodes the header only if an upper bound
+// of the size exceeds the limit.
 func (r *recorder) checkSize() error {
 	if r.err != nil || len(r.body)+r.bound <= r.limit {
 		return r.err
@@ -38,7 +40,8 @@ func (r *recorder) checkSize() error {
 	return r.err
 }
 
-// headerSize returns the size of a header as JSON, if size returns the size of each string.
+// headerSize returns the size of a header as JSON. It calls the function size for the size of each
+// string as JSON.
 func headerSize(header map[string][]string, size func(string) int) int {
 	if len(header) == 0 {
 		return 0 // idem.Do stores no empty header

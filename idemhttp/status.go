@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// keyStatus is the answer of Middleware.Status.
+// keyStatus is the JSON answer of Middleware.Status.
 type keyStatus struct {
 	State       idem.State `json:"state"`
 	ExecutionID string     `json:"execution_id,omitempty"`
@@ -17,13 +17,13 @@ type keyStatus struct {
 }
 
 // Status returns a handler that reports the state of a key, for a client that got a 202 or no
-// answer. The request is a GET with the key in the usual header. Config.Scope is called for it and
-// must return the scope of the original request. So Scope must not derive the name of the operation
-// from the method or route alone.
+// answer. The request is a GET with the key in the usual header. Config.Scope is called for this
+// GET and must return the scope of the original request. So Scope cannot use the method or route of
+// its request as the name of the operation.
 //
 // The answer is JSON: state ("processing", "completed", or "failed" if it was rejected),
 // execution_id, since, completed_at and expires_at. An unused key is a problem with status 404. The
-// recorded answer is not part of it.
+// JSON does not contain the recorded answer.
 func (m *Middleware) Status() http.Handler {
 	return m.reporting(TypeNoSuchKey, func(x *exchange, scope string) (bool, *failure) {
 		key, err := x.sentKey()
@@ -42,8 +42,9 @@ func (m *Middleware) Status() http.Handler {
 	})
 }
 
-// reporting returns a handler for GET and HEAD that answers with answer. If answer finds nothing,
-// the handler answers with the problem of type missing.
+// reporting returns a handler for GET and HEAD. The handler calls the function answer, which sends
+// the status. If answer finds nothing, the handler sends the problem whose type is the argument
+// missing.
 func (m *Middleware) reporting(missing string, answer func(x *exchange, scope string) (found bool, f *failure)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

@@ -5,8 +5,9 @@ import (
 	"net/http"
 )
 
-// Statuses are the status codes of problems for which API contracts differ. Zero selects the code
-// of the IETF draft, or the usual code if the draft has none.
+// Statuses sets the status codes of those problems for which APIs use different codes. A field that
+// is zero selects the default, which is the code in the comment of the field. The defaults are the
+// codes of the IETF draft, or usual codes where the draft has none.
 type Statuses struct {
 	MissingKey   int // 400
 	InvalidKey   int // 400

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// cache is a map for few keys that is never emptied. Lookups take no lock and allocate nothing,
-// because each write replaces the whole map.
+// cache is a map for a small number of keys. Nothing is deleted from it. Lookups take no lock and
+// allocate nothing, because each write replaces the whole map.
 type cache[K comparable, V any] struct {
 	mu   sync.Mutex
 	made atomic.Pointer[map[K]V]
@@ -27,8 +27,8 @@ func (c *cache[K, V]) find(key K) (value V, ok bool) {
 	return value, ok
 }
 
-// add stores value and returns it. If another goroutine has stored a value for key meanwhile, add
-// returns that one.
+// add stores value and returns it. If another goroutine has already stored a value for the key, add
+// returns the stored value.
 func (c *cache[K, V]) add(key K, value V) V {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,7 @@ const (
 	intGauge kind = iota
 	floatGauge
 	intCounter
-	intUpDownCounter // the sum of its values over all processes is meaningful
+	intUpDownCounter // a value whose sum over all processes is meaningful
 )
 
 // definitions are the instruments of Watch. A test checks that the package documentation lists the
@@ -99,7 +99,7 @@ func (c collection) float(name string, value float64, attrs ...attribute.KeyValu
 	c.to.ObserveFloat64(c.instruments[name].(metric.Float64Observable), value, metric.WithAttributes(attrs...))
 }
 
-// seconds observes a duration, unless it is unknown.
+// seconds reports a duration, unless the duration is unknown.
 func (c collection) seconds(name string, d stats.Figure[time.Duration], attrs ...attribute.KeyValue) {
 	if d.Known() {
 		c.float(name, d.Value.Seconds(), attrs...)
@@ -108,7 +108,7 @@ func (c collection) seconds(name string, d stats.Figure[time.Duration], attrs ..
 
 var attr = attribute.String
 
-// show observes all figures that are known, and leaves out the others.
+// show reports the figures that are known, and leaves out the others.
 func (c collection) show(v *stats.Stats) {
 	if v.Records.Expired.Known() {
 		c.int("idem.records", max(v.Records.Count.Value-v.Records.Expired.Value, 0), attr("idem.record.state", "live"))
@@ -159,14 +159,14 @@ func (c collection) show(v *stats.Stats) {
 	}
 }
 
-// showSweeps observes the sweeps of each table. It observes every reason for waiting, so that a
-// reason that no longer applies goes back to 0.
+// showSweeps reports the sweeps of each table. It reports every reason for waiting, even if no
+// sweep waits for it, so that the gauge goes back to 0 after the wait.
 func (c collection) showSweeps(at time.Time, sweeps []stats.Sweep) {
 	waiting := map[purge.Reason]int64{}
 	for _, s := range sweeps {
 		table := attr("idem.table", s.Table)
 		c.int("idem.purge.deleted", s.DeletedTotal, table)
-		if lag := s.Lag(at); lag > 0 && s.Table != "records" { // show has observed the lag of the records
+		if lag := s.Lag(at); lag > 0 && s.Table != "records" { // show has reported the lag of the records
 			c.float("idem.purge.lag", lag.Seconds(), table)
 		}
 		if s.WaitingFor != "" {

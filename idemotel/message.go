@@ -20,9 +20,9 @@ const (
 	away      = "away"
 )
 
-// TracePublished records a call of a relay's publisher. It implements outbox.RelayObserver: set it
-// in outbox.RelayConfig. If the call returned an error, messages that were neither published nor
-// failed are counted as away: the relay publishes them again.
+// TracePublished records a call of a relay's publisher. It implements outbox.RelayObserver: set the
+// Observer in outbox.RelayConfig. If the call returned an error, messages that were neither
+// published nor failed are counted as away: the relay publishes them again.
 func (o *Observer) TracePublished(ctx context.Context, data outbox.TracePublishedData) {
 	if o == nil {
 		return
@@ -37,7 +37,7 @@ func (o *Observer) TracePublished(ctx context.Context, data outbox.TracePublishe
 	if data.Given == 0 { // the publisher was not called
 		return
 	}
-	// The conventions ask for error.type where an operation failed.
+	// The semantic conventions require the label error.type for an operation that failed.
 	outcome, cause := published, idem.CauseNone
 	if data.Err != nil || data.Failed > 0 {
 		outcome, cause = failed, failed
@@ -46,8 +46,9 @@ func (o *Observer) TracePublished(ctx context.Context, data outbox.TracePublishe
 	m.sendTimes.record(ctx, data.Duration, labels{messaging: "publish", cause: cause})
 }
 
-// TraceHandled records a call of package inbox. It implements inbox.HandlerObserver: pass it to
-// inbox.WithObserver. The first hundred consumers are kept apart.
+// TraceHandled records a call of package inbox. It implements inbox.HandlerObserver: pass the
+// Observer to inbox.WithObserver. The first hundred consumers have label values of their own. Later
+// consumers share the value "_OTHER".
 func (o *Observer) TraceHandled(ctx context.Context, data inbox.TraceHandledData) {
 	if o == nil {
 		return

@@ -22,8 +22,8 @@ const (
 	resolutionKey = attribute.Key("idem.resolution")
 	causeKey      = attribute.Key("error.type")
 
-	// Attributes of the semantic conventions for messaging. The system is idem itself: an observer
-	// does not know the broker behind a publisher or a consumer.
+	// Attributes of the semantic conventions for messaging. The value of messaging.system is
+	// "idem", because an observer does not know the broker behind a publisher or a consumer.
 	messagingSystem        = attribute.Key("messaging.system")
 	messagingOperation     = attribute.Key("messaging.operation.name")
 	messagingConsumerGroup = attribute.Key("messaging.consumer.group.name")
@@ -31,11 +31,11 @@ const (
 
 // labels are the labels of a measurement and the attributes of a span. An empty field is left out.
 type labels struct {
-	name, kind     string // of a call
+	name, kind     string // the name and the kind of a call
 	step, stepKind string
 	consumer       string
-	messaging      string // operation of the semantic conventions for messaging
-	group          string // consumer of the semantic conventions for messaging
+	messaging      string // the value of messaging.operation.name
+	group          string // the value of messaging.consumer.group.name
 	outcome        string
 	resolution     string
 	cause          idem.Cause
@@ -65,10 +65,10 @@ type counter struct {
 	sets cache[labels, []metric.AddOption]
 }
 
-// add adds n, even if n is 0. A counter that first appears with the value 1 would hide the first
-// event from a rate.
+// add adds n, even if n is 0, so that the counter exists before the first event. The rate of a
+// counter that first appears with the value 1 would not include the first event.
 func (c *counter) add(ctx context.Context, n int, l labels) {
-	if c.Enabled(ctx) { // avoids the lookup of labels if the metric is not read
+	if c.Enabled(ctx) { // saves the lookup of labels if nothing collects the metric
 		c.Add(ctx, int64(n), c.sets.get(l, func(l labels) []metric.AddOption {
 			return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(l.attributes()...))}
 		})...)
@@ -95,8 +95,8 @@ var (
 	ages      = []float64{0.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600}
 )
 
-// metrics holds the instruments of an Observer. The package documentation lists them, and a test
-// compares names and units.
+// metrics has the instruments of an Observer. The package documentation lists the instruments, and
+// a test compares names and units.
 type metrics struct {
 	duration, wait, age          *histogram
 	retries, unknown, unreadable *counter
@@ -104,7 +104,7 @@ type metrics struct {
 
 	published, handled, hindered, paused *counter
 	publishTimes, handleTimes            *histogram
-	sendTimes, processTimes              *histogram // the same times, by the semantic conventions
+	sendTimes, processTimes              *histogram // the same times, under the names of the semantic conventions
 }
 
 // newMetrics creates the instruments of an Observer.
@@ -164,7 +164,8 @@ const (
 	unresolved = "unresolved"
 )
 
-// declare exports zeros for the counters of rare events.
+// declare exports the value 0 for the counters of rare events, so that the counters exist before
+// the first event.
 func (m *metrics) declare(name string) {
 	m.unreadable.add(context.Background(), 0, labels{name: name})
 	for _, resolution := range []string{committed, rolledBack, unresolved} {

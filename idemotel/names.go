@@ -4,18 +4,18 @@ import "sync"
 
 const (
 	maxNames = 100
-	other    = "_OTHER" // the value of the semantic conventions for further values
+	other    = "_OTHER" // the label value for names beyond the limit, as in the semantic conventions
 )
 
-// names limits the number of distinct values of a label. A program with names made from client
-// input would otherwise create a time series for each.
+// names limits the number of distinct values of a label. Otherwise, a program that makes names from
+// the input of clients would create a time series for each name.
 type names struct {
 	mu    sync.RWMutex
 	known map[string]bool
 }
 
-// tell returns the label value for a name: the name itself for the first maxNames names, and other
-// for later ones.
+// tell returns the label value for a name: the name itself for the first hundred names, and
+// "_OTHER" for all later names.
 func (n *names) tell(name string) string {
 	n.mu.RLock()
 	label, ok := n.find(name)
@@ -35,8 +35,8 @@ func (n *names) tell(name string) string {
 	return name
 }
 
-// find returns the label value for a name. ok is false if the name is new and the limit is not
-// reached: then the caller adds the name.
+// find returns the label value for a name. If the name is new and the limit is not reached, ok is
+// false, and the caller adds the name.
 func (n *names) find(name string) (label string, ok bool) {
 	switch {
 	case n.known[name]:

@@ -9,8 +9,8 @@ import (
 )
 
 // Observer reports calls of package idem, messages that a relay publishes, and messages that a
-// consumer handles. A program needs one Observer. It is safe for concurrent use, and a nil
-// *Observer does nothing.
+// consumer handles. One Observer is enough for a program. An Observer is safe for concurrent use,
+// and a nil *Observer does nothing.
 type Observer struct {
 	names, stepNames, consumers names
 	metrics                     *metrics
@@ -19,9 +19,9 @@ type Observer struct {
 	origins                     origins
 }
 
-// New returns an observer for idem.WithObserver and for the Config of package idemhttp. A call that
-// is given the observer several times is reported once. New fails if an option is invalid or if the
-// provider rejects an instrument.
+// New returns an observer for idem.WithObserver and for the Config of package idemhttp. If the
+// observer is passed to a call several times, the call is still reported only once. New fails if an
+// option is invalid or if the provider rejects an instrument.
 func New(opts ...Option) (*Observer, error) {
 	s, err := settle(opts)
 	if err != nil {
@@ -40,20 +40,21 @@ var _ idem.Observer = (*Observer)(nil)
 type call struct {
 	context.Context
 	observer   *Observer
-	times      int // how many times the call was given the observer
-	told       int // events that the observer received, counting each copy
+	times      int // how many times the observer was passed to the call
+	told       int // how many events the observer received, including copies
 	name, kind string
 	span       trace.Span
-	stage      trace.Span // span of the current stage; nil between stages, and if c.span is not recorded
+	stage      trace.Span // the span of the current stage; nil between stages, and if span is not recorded
 	recording  bool
 	unresolved bool // a COMMIT was not acknowledged, and its outcome is still open
 }
 
-// callKey is the context key of a call. A call may have several observers, so the key holds the
+// callKey is the context key of a call. A call may have several observers, so the key contains the
 // observer.
 type callKey struct{ observer *Observer }
 
-// Value returns c for its callKey, and otherwise the value of the parent context.
+// Value returns the call itself for the callKey of its observer. For any other key, it returns the
+// value of the parent context.
 func (c *call) Value(key any) any {
 	if key == (callKey{c.observer}) {
 		return c
@@ -61,14 +62,14 @@ func (c *call) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// callIn returns the call of ctx, or nil.
+// callIn returns the call that ctx belongs to, or nil.
 func (o *Observer) callIn(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{o}).(*call)
 	return c
 }
 
-// isNews reports whether to handle an event. An observer that was given several times receives each
-// event as often, and handles only the last copy.
+// isNews reports whether the observer has to handle an event. An observer that was passed to a call
+// several times receives several copies of each event, and handles only the last copy.
 func (c *call) isNews() bool {
 	c.told++
 	return c.told%c.times == 0
@@ -91,7 +92,7 @@ func kindOf(data *idem.TraceStartData) string {
 	return kindDo
 }
 
-// TraceStart starts the span of a call and of its first stage.
+// TraceStart starts the span of a call and the span of its first stage.
 func (o *Observer) TraceStart(ctx context.Context, data idem.TraceStartData) context.Context {
 	if o == nil {
 		return ctx
@@ -109,8 +110,8 @@ func (o *Observer) TraceStart(ctx context.Context, data idem.TraceStartData) con
 	return c
 }
 
-// beginning returns the cached span options of a call. At the first call with a name it also
-// declares the counters.
+// beginning returns the cached span options of a call. For the first call with these labels, it
+// also calls declare.
 func (o *Observer) beginning(l labels) *beginning {
 	b, ok := o.begun.find(l)
 	if !ok {
@@ -153,7 +154,7 @@ func (o *Observer) TraceEnd(ctx context.Context, data idem.TraceEndData) {
 	if c == nil || !c.isNews() {
 		return
 	}
-	// A call without a key has no record to resolve its COMMIT by.
+	// A call without a key has no record that shows whether its COMMIT has happened.
 	if c.unresolved || c.kind == kindKeyless && data.Outcome == idem.OutcomeUnknown {
 		o.resolve(c, unresolved)
 	}

@@ -14,11 +14,12 @@ import (
 const (
 	instrumentation = "github.com/idem-go/idem/idemotel"
 
-	// schemaURL names the semantic conventions of the attributes that are not those of idem.
+	// schemaURL is the version of the semantic conventions, which define the attributes without the
+	// prefix "idem.".
 	schemaURL = "https://opentelemetry.io/schemas/1.43.0"
 )
 
-// version is the version of this module in the program, or "" if it was built from a checkout.
+// version returns the version of this module in the program, or "" if the version is unknown.
 var version = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -88,8 +89,8 @@ func WithMeterProvider(provider metric.MeterProvider) Option {
 
 // WithEvery sets the minimum interval between two readings of the database. A reading happens when
 // metrics are collected and the last figures are older than d. Of all processes that watch one
-// database, only one reads at a time. A reading takes some milliseconds, and no connection is held
-// in between. The default is 30 seconds. New and Watch fail if d is less than a second.
+// database, only one reads at a time. A reading takes some milliseconds. Between readings, no
+// connection is in use. The default is 30 seconds. New and Watch fail if d is less than a second.
 func WithEvery(d time.Duration) Option {
 	return func(s *settings) {
 		if d < time.Second {

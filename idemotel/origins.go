@@ -8,15 +8,16 @@ import (
 
 const maxOrigins = 1024
 
-// origins maps the latest executions to their spans, for links from replays that soon follow.
+// origins has the spans of the latest executions, so that a replay soon after an execution can link
+// to its span.
 type origins struct {
 	mu    sync.Mutex
-	spans map[string]trace.SpanContext // by execution ID
-	ring  []string                     // execution IDs; once full, the one at next is the oldest
+	spans map[string]trace.SpanContext // the spans by execution ID
+	ring  []string                     // the execution IDs in order; if the ring is full, the oldest is at next
 	next  int
 }
 
-// add stores the span of an execution and forgets the oldest one.
+// add stores the span of an execution. If the ring is full, the oldest span is deleted.
 func (o *origins) add(executionID string, span trace.SpanContext) {
 	if executionID == "" {
 		return

@@ -14,8 +14,8 @@ import (
 
 var _ outbox.Carrier = (*Observer)(nil)
 
-// w3c is the propagator for messages, whichever propagator the program uses for requests. Package
-// inbox reads the headers that it writes.
+// w3c is the propagator for messages, even if the program uses another propagator for requests. The
+// reason is that package inbox reads the headers that w3c writes.
 var w3c propagation.TraceContext
 
 // Carry writes the trace context of ctx into the headers of a message. It implements
@@ -27,13 +27,13 @@ func (o *Observer) Carry(ctx context.Context, headers map[string]string) {
 }
 
 // handlerKey is the context key of the span of a handler. A call may have several observers, so the
-// key holds the observer.
+// key contains the observer.
 type handlerKey struct{ observer *Observer }
 
 // TraceHandlerStart starts the span of a handler, with links to the spans in which its messages
-// were added. If the call has no span and there is a single message, the span of the message
-// becomes the parent, so that the trace continues. Messages that the handler adds to an outbox
-// carry the trace further.
+// were added. If the context has no span and there is only one message, the span in which the
+// message was added becomes the parent, so that its trace continues. Messages that the handler adds
+// to an outbox continue the trace of the handler.
 func (o *Observer) TraceHandlerStart(ctx context.Context, data inbox.TraceHandlerStartData) context.Context {
 	if o == nil {
 		return ctx
@@ -45,7 +45,7 @@ func (o *Observer) TraceHandlerStart(ctx context.Context, data inbox.TraceHandle
 		producer := w3c.Extract(ctx, propagation.MapCarrier{"traceparent": t.Parent, "tracestate": t.State})
 		span := trace.SpanContextFromContext(producer)
 		if !span.IsRemote() {
-			continue // the headers hold no valid trace context
+			continue // the headers contain no valid trace context
 		}
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: span}))
 		if data.Messages == 1 && !trace.SpanContextFromContext(ctx).IsValid() {

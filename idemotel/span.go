@@ -19,7 +19,8 @@ const (
 	ageKey       = attribute.Key("idem.replay.age")
 )
 
-// stages has the name of the span that each event begins. A call begins with a claim.
+// stages has the name of the stage that begins with an event. The first stage of a call, the claim,
+// begins without an event.
 var stages = map[idem.Event]string{
 	idem.EventWaiting:        "idem wait",
 	idem.EventExecuting:      "idem fn",
@@ -30,11 +31,11 @@ var stages = map[idem.Event]string{
 
 const (
 	stageClaim  = "idem claim"
-	stageRecord = "idem record" // instead of commit in a DoTx, where the caller commits
+	stageRecord = "idem record" // replaces "idem commit" in a DoTx, because the caller commits
 )
 
-// beginning holds the name and options of the span of a call or a step. They are the same for all
-// spans with the same labels.
+// beginning has the name and the options for starting the span of a call or a step. All spans with
+// the same labels share one beginning.
 type beginning struct {
 	span    string
 	options []trace.SpanStartOption
@@ -67,7 +68,7 @@ func (c *call) leave(cause idem.Cause) {
 	c.stage = nil
 }
 
-// proceed ends the current stage and starts the stage that the event begins.
+// proceed ends the current stage. It starts the next stage if a stage begins with the event.
 func (o *Observer) proceed(c *call, data *idem.TraceEventData) {
 	c.leave(data.Cause)
 	stage := stages[data.Event]
@@ -79,8 +80,8 @@ func (o *Observer) proceed(c *call, data *idem.TraceEventData) {
 	}
 }
 
-// finish sets the outcome of the call on its span. Executions are remembered as targets of links,
-// and replays get such a link.
+// finish sets the outcome of the call on its span. For an execution, it stores the span in origins.
+// For a replay, it adds a link to the stored span of the execution.
 func (o *Observer) finish(c *call, data *idem.TraceEndData) {
 	c.leave(data.Cause)
 	attrs := append(labels{outcome: string(data.Outcome), cause: data.Cause}.attributes(), attemptsKey.Int(data.Attempts))
@@ -103,8 +104,8 @@ func (o *Observer) finish(c *call, data *idem.TraceEndData) {
 			Attributes:  []attribute.KeyValue{executionKey.String(data.ExecutionID)},
 		})
 	case idem.OutcomeFailed, idem.OutcomeUnknown, idem.OutcomePanicked:
-		// The other outcomes are not errors of the program. For example, the client causes a
-		// mismatch.
+		// The other outcomes are not errors of the program. For example, a mismatch is an error of
+		// the client.
 		c.span.SetStatus(codes.Error, string(data.Cause))
 	}
 }

@@ -25,24 +25,24 @@ type Gauges struct {
 
 	mu      sync.Mutex
 	figures stats.Stats
-	readAt  time.Time     // of the figures
-	reading chan struct{} // closed at the end of the current reading; nil if there is none
-	begunAt time.Time     // of the current reading
+	readAt  time.Time     // the time at which figures were read
+	reading chan struct{} // closed at the end of the current reading; nil if no reading is in progress
+	begunAt time.Time     // the start of the current reading
 }
 
 const (
 	collectLimit = 500 * time.Millisecond // how long a collection waits for a reading
 	readLimit    = 5 * time.Second        // the timeout of a reading
-	staleAfter   = 4                      // how many intervals old figures are exported
+	staleAfter   = 4                      // for how many intervals old figures are exported
 )
 
-// Watch registers gauges of the database and of the pool, until Stop.
+// Watch registers gauges of the database and of the pool. Gauges.Stop unregisters them.
 //
 // The figures are read when metrics are collected, but not more often than WithEvery says. A
-// collection waits for the reading only briefly. If the pool is exhausted or the server is slow,
-// the collection has the figures of the pool, and of the database those of the last reading if they
-// are not too old. Watch fails if pool is nil, if an option is invalid, or if the provider rejects
-// an instrument.
+// collection waits for the reading only briefly, because the pool may be exhausted or the database
+// slow. After that, the collection exports the figures of the pool, and the last figures of the
+// database if they are not too old. Watch fails if pool is nil, if an option is invalid, or if the
+// provider rejects an instrument.
 func Watch(pool *pgxpool.Pool, opts ...Option) (*Gauges, error) {
 	s, err := settle(opts)
 	if err == nil && pool == nil {
@@ -87,8 +87,8 @@ func (g *Gauges) Stop() error {
 	return err
 }
 
-// latest returns the last figures, and false if they are too old. It starts a reading if one is
-// due.
+// latest returns the last figures, and false if they are too old. If a new reading is due, latest
+// starts it and waits for it briefly.
 func (g *Gauges) latest(ctx context.Context) (stats.Stats, bool) {
 	if reading, wait := g.refresh(); wait > 0 {
 		limit := time.NewTimer(wait)
@@ -104,9 +104,9 @@ func (g *Gauges) latest(ctx context.Context) (stats.Stats, bool) {
 	return g.figures, !g.readAt.IsZero() && time.Since(g.readAt) < staleAfter*g.every
 }
 
-// refresh starts a reading if one is due and none is in progress. It returns a channel that is
-// closed at the end of the current reading, and the time for which a collection may wait for it.
-// The time is not positive if there is no reading, or if collectLimit has passed.
+// refresh starts a reading if a reading is due and no reading is in progress. It returns a channel
+// that is closed at the end of the current reading, and the time for which a collection may wait
+// for it. The time is 0 or negative if no reading is in progress, or if collectLimit has passed.
 func (g *Gauges) refresh() (<-chan struct{}, time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -120,8 +120,8 @@ func (g *Gauges) refresh() (<-chan struct{}, time.Duration) {
 	return g.reading, time.Until(g.begunAt.Add(collectLimit))
 }
 
-// read reads the figures. If another process is reading them, read gives up and the next collection
-// tries again.
+// read reads the figures of the database. If another process is reading figures of the same
+// database, read gives up, and the next collection tries again.
 func (g *Gauges) read() {
 	ctx, cancel := context.WithTimeout(g.ended, readLimit)
 	defer cancel()

@@ -17,16 +17,17 @@ import (
 
 // Call is a call of a method that needs a key.
 type Call struct {
-	Method  string // full name: "/shop.Orders/Create"
+	Method  string // the full name, such as "/shop.Orders/Create"
 	Request any
 
-	// Scope returns the scope of the key. If it returns an error, the call fails with its status,
-	// or with PERMISSION_DENIED if it has none.
+	// Scope returns the scope of the key. If Scope returns an error, the call fails with the status
+	// of the error, or with PERMISSION_DENIED if the error has no status.
 	Scope func() (string, error)
-	// Key returns the key, and whether there is one.
+	// Key returns the key, and whether the call has a key.
 	Key func() (string, bool)
-	// Handle runs the handler with a copy of the request. It may be called more than once. Only the
-	// last run counts, and only if Answer.Ran is set.
+	// Handle runs the handler with a copy of the request. Do may call it more than once. If
+	// Answer.Ran is true, the answer is the result of the last run. Otherwise, the results of all
+	// runs are discarded.
 	Handle func(ctx context.Context, request proto.Message) (reply any, err error)
 	// Status returns the status of an error of Scope or Handle, and false if the error has none.
 	Status func(error) (*spb.Status, bool)
@@ -35,9 +36,9 @@ type Call struct {
 // Answer is the answer to a call: a reply, an error, or a status.
 type Answer struct {
 	Reply    any
-	Err      error       // error of the handler or of Scope, unchanged
-	Said     *spb.Status // recorded status, if it differs from Err; or a status of the server's own
-	Replayed bool        // recorded by an earlier call
+	Err      error       // the error of the handler or of Scope, unchanged
+	Said     *spb.Status // the status to send; if nil, Err or Reply is sent
+	Replayed bool        // the answer was recorded by an earlier call
 	Ran      bool        // Reply and Err are from the last run of the handler
 }
 
@@ -48,11 +49,11 @@ type call struct {
 	method  *Method
 	request proto.Message
 
-	reply any   // reply of the last run
-	err   error // error of the last run
+	reply any   // the reply of the last run of the handler
+	err   error // the error of the last run of the handler
 	// The status that is recorded for err, if the status of err cannot be recorded unchanged.
 	said *spb.Status
-	lost bool // the connection of the transaction was closed when the last run ended
+	lost bool // the database connection was closed when the last run ended
 }
 
 // Do executes a call, or returns the recorded answer of an earlier call with the same key.
@@ -95,8 +96,8 @@ func (s *Server) Do(ctx context.Context, of Call) Answer {
 	return Answer{Reply: reply, Said: said, Replayed: true}
 }
 
-// refused returns the answer for an error of Scope. It logs an error without a status, which the
-// client must not see.
+// refused returns the answer for an error of Scope. If the error has no status, refused logs the
+// error and does not show it to the client.
 func (c *call) refused(ctx context.Context, err error) Answer {
 	if _, ok := c.Status(err); ok {
 		return Answer{Err: err}
@@ -105,17 +106,17 @@ func (c *call) refused(ctx context.Context, err error) Answer {
 	return Answer{Said: &spb.Status{Code: int32(code.Code_PERMISSION_DENIED), Message: "the caller may not do this"}}
 }
 
-// handle runs the handler once, with a copy of the request, so that changes by an earlier run have
-// no effect.
+// handle runs the handler once and stores its result in c. The handler gets a copy of the request,
+// so that it does not see changes that an earlier run made to the request.
 func (c *call) handle(ctx context.Context, tx pgx.Tx) {
 	c.said = nil
 	c.reply, c.err = c.Handle(context.WithValue(ctx, txKey{}, tx), proto.Clone(c.request))
 	c.lost = tx.Conn().IsClosed()
 }
 
-// run runs the handler and returns its reply or final status in the form in which idem.Do records
-// it. It returns a *failure for a status that is not final, and an *unrecordable error for a reply
-// or status that cannot be encoded.
+// run runs the handler. It returns the reply, or the final status as an error of idem.Reject, in
+// the form that idem.Do records. For an error that is not a final status, run returns a *failure.
+// For a reply or status that cannot be encoded, it returns an *unrecordable.
 func (c *call) run(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
 	c.handle(ctx, tx)
 	if c.err == nil {
@@ -139,8 +140,9 @@ func (c *call) run(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
 	return idem.Response{}, idem.Reject(response)
 }
 
-// withoutKey runs the handler in a transaction and records nothing. It repeats the run after a
-// serialization failure or a deadlock. If the answer to the COMMIT is lost, it answers UNKNOWN.
+// withoutKey runs the handler in a transaction and records nothing. It runs the handler again after
+// a serialization failure or a deadlock. If the acknowledgement of the COMMIT is lost, the answer
+// is UNKNOWN.
 func (c *call) withoutKey(ctx context.Context) Answer {
 	for retries := idem.DefaultRetries; ; retries-- {
 		sent, err := c.once(ctx)
@@ -158,10 +160,11 @@ func (c *call) withoutKey(ctx context.Context) Answer {
 	}
 }
 
-// once runs the handler in a transaction, and reports whether COMMIT may have reached the server.
+// once runs the handler in one transaction. The result sent is true if COMMIT may have reached the
+// database.
 //
-// pgx.BeginFunc does not fit. After a lost connection it returns the error of a ROLLBACK on the
-// closed connection, which does not show whether COMMIT was sent.
+// once does not use pgx.BeginFunc, because its error does not show whether COMMIT was sent. After a
+// lost connection, pgx.BeginFunc returns the error of a ROLLBACK on the closed connection.
 func (c *call) once(ctx context.Context) (sent bool, err error) {
 	tx, err := c.config.Pool.Begin(ctx)
 	if err != nil {
@@ -176,9 +179,9 @@ func (c *call) once(ctx context.Context) (sent bool, err error) {
 	return sent, tx.Commit(ctx)
 }
 
-// inDoubt reports whether a transaction may be committed although its COMMIT returned err. Only an
-// answer of the server rules that out: an ERROR or a rollback. After a lost connection the commit
-// is in doubt, whatever error pgx returns.
+// inDoubt reports whether a transaction may be committed although its COMMIT returned err. The
+// transaction is certainly not committed if the database answered with an ERROR or a rollback.
+// After a lost connection, the transaction may be committed, whatever error pgx returns.
 func inDoubt(err error) bool {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	return !(ok && refused.SeverityUnlocalized == "ERROR") && !errors.Is(err, pgx.ErrTxCommitRollback) && !errors.Is(err, pgx.ErrTxClosed)
@@ -186,10 +189,10 @@ func inDoubt(err error) bool {
 
 // failed returns the answer for an error after which nothing is recorded.
 //
-// An error of the handler goes to the client unchanged, with one exception. If it comes from the
-// database and is retryable, the client gets UNAVAILABLE, as for such an error outside of the
-// handler. For an error outside of the handler, the function answer chooses the status. Errors that
-// do not go to the client unchanged are logged, unless the client has caused them.
+// An error of the handler goes to the client unchanged, with one exception: for a retryable error
+// of the database without a status, the client gets UNAVAILABLE. For an error outside of the
+// handler, the function answer chooses the status. Errors that do not go to the client unchanged
+// are logged, unless the client has caused them.
 func (c *call) failed(ctx context.Context, err error) Answer {
 	if u, ok := errors.AsType[*unrecordable](err); ok {
 		return c.broken(ctx, "the reply", u.error)
@@ -206,26 +209,27 @@ func (c *call) failed(ctx context.Context, err error) Answer {
 	return Answer{Said: said}
 }
 
-// isOfTheDatabase reports whether err comes from Postgres. The error of a lost connection does not
-// show what was at the other end. It is attributed to the database only if the connection of the
-// transaction is closed.
+// isOfTheDatabase reports whether err comes from Postgres. The error of a lost connection could
+// come from any server that the handler uses. It counts as an error of the database only if the
+// connection of the transaction is closed.
 func (c *call) isOfTheDatabase(err error) bool {
 	_, answered := errors.AsType[*pgconn.PgError](err)
 	_, refused := errors.AsType[*pgconn.ConnectError](err)
 	return answered || refused || c.lost
 }
 
-// broken logs err and returns the answer INTERNAL, which does not show it.
+// broken logs err and returns the answer INTERNAL. The client does not see err.
 func (c *call) broken(ctx context.Context, what string, err error) Answer {
 	c.config.Logger.ErrorContext(ctx, c.config.Package+": a call could not be executed: "+what, "method", c.method.name, "error", err)
 	return Answer{Said: Say(code.Code_INTERNAL, Broken, "the call could not be executed")}
 }
 
-// failure wraps an error of the handler, to distinguish it from errors of idem.Do.
+// failure wraps an error of the handler, so that failed can distinguish the error from errors of
+// idem.Do.
 //
-// idem.Do sees the wrapped error, and runs the handler again after a serialization failure. As
-// hides one type from it: a rejection. A handler must not reject on its own, because its status
-// decides what is recorded.
+// idem.Do can see the wrapped error with errors.Is and errors.As, and runs the handler again after
+// a serialization failure. Only an error of idem.Reject is hidden from idem.Do, by As. The handler
+// cannot use idem.Reject, because the status of its error decides what is recorded.
 type failure struct{ error }
 
 func (f *failure) Is(target error) bool { return errors.Is(f.error, target) }
@@ -234,7 +238,8 @@ func (f *failure) As(target any) bool {
 	return reflect.TypeOf(target) != rejection && errors.As(f.error, target)
 }
 
-// rejection is the type of the target with which errors.As looks for an error of idem.Reject.
+// rejection is the type of the target with which idem.Do calls errors.As to find an error of
+// idem.Reject.
 var rejection = reflect.PointerTo(reflect.TypeOf(idem.Reject(idem.Response{})))
 
 // unrecordable wraps the reason why the result of the handler cannot be recorded.

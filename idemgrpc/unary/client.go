@@ -17,9 +17,9 @@ import (
 
 // ClientConfig configures the retries of a client. The zero value works.
 type ClientConfig struct {
-	// Methods reports whether calls of a method get a key and are retried. Other calls pass
-	// through. The default excludes methods whose idempotency_level is NO_SIDE_EFFECTS, and gRPC's
-	// own services.
+	// Methods reports whether calls of a method get a key and are retried. Calls of other methods
+	// pass through. The default excludes methods whose idempotency_level is NO_SIDE_EFFECTS, and
+	// gRPC's own services.
 	Methods func(fullMethod string) bool
 
 	// MaxAttempts is the maximum number of attempts of a call, including the first one. The default
@@ -39,41 +39,41 @@ type ClientConfig struct {
 	// server asks for. The defaults are 250 milliseconds and 10 seconds.
 	MinBackoff, MaxBackoff time.Duration
 
-	// MaxRetryDelay is the maximum delay that the server may ask for. A call with a longer delay is
-	// not retried. The default is a minute. With a negative value, no call is retried for which the
-	// server asks for a delay.
+	// MaxRetryDelay is the maximum delay that the server may ask for. If the server asks for a
+	// longer delay, the call is not retried. The default is a minute. With a negative value, the
+	// call is not retried if the server asks for any delay.
 	MaxRetryDelay time.Duration
 
 	// RetryRatio limits retries to a share of the calls. RetryBurst is the number of retries that
-	// are possible before the limit applies. The defaults are 0.1 and 10. With a negative ratio
-	// only the retries of the burst are possible.
+	// are possible before the limit applies. The defaults are 0.1 and 10. With a negative ratio,
+	// only RetryBurst retries are possible.
 	RetryRatio float64
 	RetryBurst int
 }
 
 type keyKey struct{}
 
-// WithKey returns a context whose calls have the given key. Use a key that outlives the process,
-// such as the ID of the task together with the name of the step.
+// WithKey returns a context. Every call with this context is sent with the given key. Use a key
+// that outlives the process, such as the ID of the task together with the name of the step.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, keyKey{}, key)
 }
 
-// Failure describes an attempt without a reply.
+// Failure describes an attempt that failed.
 type Failure struct {
 	Said *spb.Status
-	// The answer was lost on its way. The code of Said is then made up by the client, and the
-	// attempt may be retried whatever it is.
+	// Lost is true if the answer was lost on its way. The code of Said then comes from the client
+	// library and not from the server, and the call is retried whatever the code is.
 	Lost     bool
-	Pushback []string      // values of grpc-retry-pushback-ms
-	After    time.Duration // retry delay that the server asked for by other means than RetryInfo
+	Pushback []string      // the values of the trailer grpc-retry-pushback-ms
+	After    time.Duration // the retry delay from a header, such as Retry-After
 }
 
 // Client sends calls until they have an answer. All calls through one Client share a retry budget.
 type Client struct {
 	ClientConfig
 	mu     sync.Mutex
-	tokens float64 // retries left in the budget
+	tokens float64 // the retries left in the budget
 }
 
 // NewClient returns a Client with the defaults filled in.
@@ -91,7 +91,8 @@ func NewClient(config ClientConfig) *Client {
 	return c
 }
 
-// orUnlimited returns the default for 0, and the longest duration for a negative d.
+// orUnlimited returns the argument standard if d is 0, and the longest possible duration if d is
+// negative.
 func orUnlimited(d, standard time.Duration) time.Duration {
 	if d < 0 {
 		return math.MaxInt64
@@ -100,11 +101,11 @@ func orUnlimited(d, standard time.Duration) time.Duration {
 }
 
 // Do calls send until it succeeds or the failure is final. It returns the error of the last
-// attempt. All attempts have the same key, which send adds to the call.
+// attempt. The caller gives all attempts the same key, in ctx or in send.
 //
-// Do retries after UNAVAILABLE, ABORTED and lost answers, and after an attempt that timed out while
-// ctx has not ended. After RESOURCE_EXHAUSTED it retries if the server says when. It stops when the
-// attempts, the time or the retry budget are used up.
+// Do retries after UNAVAILABLE, ABORTED, DEADLINE_EXCEEDED, CANCELLED and lost answers, as long as
+// ctx has not ended. After RESOURCE_EXHAUSTED it retries only if the server says when to retry. Do
+// stops when MaxAttempts, MaxElapsed or the retry budget is exhausted.
 func (c *Client) Do(ctx context.Context, send func(context.Context) error, failureOf func(error) Failure) error {
 	c.earn()
 	for began, n := time.Now(), 1; ; n++ {
@@ -133,7 +134,7 @@ func (c *Client) attempt(ctx context.Context, send func(context.Context) error) 
 	return send(ctx)
 }
 
-// KeyOf returns the key of WithKey and true, or a new random key and false.
+// KeyOf returns the key that WithKey put into ctx and true, or a new random key and false.
 func KeyOf(ctx context.Context) (key string, isGiven bool) {
 	if key, ok := ctx.Value(keyKey{}).(string); ok {
 		return key, true
@@ -186,7 +187,7 @@ func (c *Client) earn() {
 	c.tokens = min(c.tokens+max(c.RetryRatio, 0), float64(c.RetryBurst))
 }
 
-// spend takes a retry from the budget, and reports whether there was one.
+// spend takes a retry from the budget. It returns false if no retry is left.
 func (c *Client) spend() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,11 +198,11 @@ func (c *Client) spend() bool {
 	return true
 }
 
-// sleep waits for d, and reports whether ctx is still valid then. It returns at once if the
-// deadline of ctx is earlier.
+// sleep waits for the time d, and returns false if ctx ends before that. If the deadline of ctx is
+// earlier, sleep returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
-		return false // waiting would be in vain
+		return false // ctx would end during the wait
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()

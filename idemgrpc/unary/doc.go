@@ -1,8 +1,10 @@
-// Package unary is the part that modules idemgrpc and idemconnect share: it executes one unary call
-// with a key, independent of the framework. It needs protobuf messages, but neither grpc-go nor
-// connect-go. Use those modules. This package is for authors of interceptors for other frameworks.
+// Package unary executes unary calls with a key, independent of the RPC framework. The modules
+// idemgrpc and idemconnect use it, and most programs should use one of these modules. Use package
+// unary directly to write an interceptor for another framework. The package needs protobuf
+// messages, but neither grpc-go nor connect-go.
 //
-// A [Server] runs the handler of a [Call] with [idem.Do]. A [Client] retries calls. Both modules
-// write the same records. A service can therefore move from one to the other, or be served by both,
-// and retries get the replies that the other has recorded.
+// A [Server] runs the handler of a [Call] with [idem.Do]. A [Client] retries calls. The modules
+// idemgrpc and idemconnect write the same records. A service can therefore move from one module to
+// the other, or use both at once. A retry through one module gets the reply that the other module
+// has recorded.
 package unary

@@ -14,10 +14,10 @@ import (
 )
 
 // fingerprint returns a hash of the method and the request, without the fields of Config.Without.
-// Equal requests have equal hashes, and different requests have different ones.
+// Equal requests have equal hashes, and different requests have different hashes.
 //
-// Releases of a server may know different fields of a request, and have to agree on the hash.
-// Unknown fields therefore count too, sorted among the known fields as if they were known.
+// An older release of the server may not know all fields of a request, but must compute the same
+// hash as a newer release. Unknown fields therefore count too, sorted among the known fields.
 func (s *Server) fingerprint(m *Method, request proto.Message) (idem.Hash, error) {
 	if len(s.without) > 0 {
 		request = proto.Clone(request)
@@ -33,7 +33,7 @@ func (s *Server) fingerprint(m *Method, request proto.Message) (idem.Hash, error
 	return idem.HashBytes([]byte("idemgrpc/1"), []byte(m.name), sorted), err
 }
 
-// paths parses Config.Without.
+// paths parses the paths of Config.Without into field names.
 func paths(without []string) (read [][]protoreflect.Name, err error) {
 	for _, path := range without {
 		var names []protoreflect.Name
@@ -48,7 +48,7 @@ func paths(without []string) (read [][]protoreflect.Name, err error) {
 	return read, nil
 }
 
-// drop clears the field at path, if the message has it.
+// drop clears the field at a path, if the message has the field.
 func drop(m protoreflect.Message, path []protoreflect.Name) {
 	field := m.Descriptor().Fields().ByName(path[0])
 	switch {
@@ -60,19 +60,19 @@ func drop(m protoreflect.Message, path []protoreflect.Name) {
 	}
 }
 
-// canonical appends an encoded message to out, with fields sorted by number, in nested messages
-// too. Repeated fields keep their order.
+// canonical appends an encoded message to the slice out, with its fields sorted by number. The
+// fields of nested messages are sorted too. The values of a repeated field keep their order.
 //
 // Requests come from untrusted clients, so the cost must not grow with the nesting: each byte is
 // copied once. Sorting does not change the length of a nested message, so its tag and length can be
-// copied before its contents are sorted. A nil descriptor stands for an unknown message type, whose
-// fields of bytes are not taken for messages.
+// copied before its contents are sorted. If the descriptor is nil, the message type is unknown. Its
+// fields of wire type bytes are then copied as they are, even if they contain messages.
 func canonical(out, encoded []byte, described protoreflect.MessageDescriptor) ([]byte, error) {
 	type field struct {
 		number protowire.Number
 		bytes  []byte
-		head   int                            // length of the tag and the length prefix of a nested message
-		inner  protoreflect.MessageDescriptor // type of the nested message; nil if it is none
+		head   int                            // the length of tag and length prefix
+		inner  protoreflect.MessageDescriptor // the type of a nested message; nil for any other field
 	}
 	var fields []field
 	for len(encoded) > 0 {
@@ -105,8 +105,8 @@ func canonical(out, encoded []byte, described protoreflect.MessageDescriptor) ([
 	return out, nil
 }
 
-// messageIn returns the type of the message in a field, or nil if the field is unknown or holds no
-// message.
+// messageIn returns the type of the nested message in a field. It returns nil if the field is
+// unknown or is not a message.
 func messageIn(described protoreflect.MessageDescriptor, number protowire.Number) protoreflect.MessageDescriptor {
 	if described == nil {
 		return nil

@@ -11,27 +11,28 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// Method describes a method, from the generated code of its service.
+// Method describes an RPC method. The description comes from the generated code of its service.
 type Method struct {
 	name   string
 	reply  protoreflect.MessageType
 	level  descriptorpb.MethodOptions_IdempotencyLevel
-	absent error // why the generated code is missing; without it no reply can be replayed
+	absent error // the error if the program lacks the generated code, which a replay needs
 }
 
-// Methods caches descriptions of methods. The zero value is ready to use, and it is safe for
+// Methods caches descriptions of methods. The zero value is ready to use. Methods is safe for
 // concurrent use.
 type Methods struct{ known sync.Map }
 
-// Find returns the method with this full name, such as "/shop.Orders/Create". If the program lacks
-// the generated code of the method, the error in the field absent of the result says why.
+// Find returns the method with the given full name, such as "/shop.Orders/Create". If the program
+// lacks the generated code of the method, Find returns a Method that cannot be called: Server.Do
+// answers its calls with INTERNAL.
 func (ms *Methods) Find(fullMethod string) *Method {
 	if m, ok := ms.known.Load(fullMethod); ok {
 		return m.(*Method)
 	}
 	m := &Method{name: fullMethod}
 	if m.absent = m.describe(); m.absent != nil {
-		return m // untrusted clients may send any number of such names, so they are not cached
+		return m // not cached: an untrusted client may send any number of unknown names
 	}
 	ms.known.Store(fullMethod, m)
 	return m
@@ -72,7 +73,7 @@ func (ms *Methods) MayHaveEffect(fullMethod string) bool {
 	return ms.Find(fullMethod).level != descriptorpb.MethodOptions_NO_SIDE_EFFECTS
 }
 
-// requestOf returns the request m as a protobuf message. It fails if m is anything else.
+// requestOf returns the request m as a protobuf message. It fails if m is not a protobuf message.
 func requestOf(of *Method, m any) (proto.Message, error) {
 	if message, ok := m.(proto.Message); ok && message != nil && message.ProtoReflect().IsValid() {
 		return message, nil

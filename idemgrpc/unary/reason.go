@@ -16,22 +16,22 @@ import (
 
 // Names of metadata and, in Connect, of HTTP headers.
 const (
-	KeyMetadata      = "idempotency-key"      // in a call: its key
-	ReplayedMetadata = "idempotency-replayed" // in an answer: "true" if an earlier call recorded it
+	KeyMetadata      = "idempotency-key"      // the key of a call
+	ReplayedMetadata = "idempotency-replayed" // "true" in an answer that an earlier call recorded
 )
 
-// Reason says why the interceptor answered instead of the handler. It is the reason of the
-// ErrorInfo in the details of the status.
+// Reason says why the interceptor answered instead of the handler. The details of the status
+// contain an ErrorInfo with the Reason.
 type Reason string
 
-// The reasons, each with its code.
+// The reasons, each with the code of its status.
 const (
 	KeyMissing Reason = "IDEMPOTENCY_KEY_MISSING" // INVALID_ARGUMENT
 	KeyInvalid Reason = "IDEMPOTENCY_KEY_INVALID" // INVALID_ARGUMENT
 	// FAILED_PRECONDITION: another request has the key; nothing was executed.
 	KeyReused  Reason = "IDEMPOTENCY_KEY_REUSED"
 	InProgress Reason = "IDEMPOTENCY_IN_PROGRESS" // ABORTED, with RetryInfo: retry with the same key
-	// UNAVAILABLE: retry with the same key. UNKNOWN for a call without a key.
+	// UNAVAILABLE: retry with the same key. For a call without a key, the code is UNKNOWN.
 	OutcomeUnknown Reason = "IDEMPOTENCY_OUTCOME_UNKNOWN"
 	// UNAVAILABLE: the database is unavailable or busy; retry with the same key.
 	NotExecuted Reason = "IDEMPOTENCY_NOT_EXECUTED"
@@ -39,11 +39,11 @@ const (
 	Streaming   Reason = "IDEMPOTENCY_STREAMING" // UNIMPLEMENTED: a stream cannot have a key
 )
 
-// Domain is the domain of the ErrorInfo.
+// Domain is the domain in the ErrorInfo of every Reason.
 const Domain = "idem-go"
 
-// ReasonOf returns the reason in a status for which an interceptor answered instead of the handler.
-// It returns "" for any other status.
+// ReasonOf returns the reason in the details of a status. It returns "" if the status does not come
+// from an interceptor of this module or of idemconnect.
 func ReasonOf(said *spb.Status) Reason {
 	for _, detail := range said.GetDetails() {
 		var info errdetails.ErrorInfo
@@ -54,8 +54,8 @@ func ReasonOf(said *spb.Status) Reason {
 	return ""
 }
 
-// Say returns a status with this code and text. Its details are an ErrorInfo with the reason, and
-// the given details.
+// Say returns a status with the given code and text. The details of the status are an ErrorInfo
+// with the reason, followed by the given details.
 func Say(as code.Code, reason Reason, text string, details ...proto.Message) *spb.Status {
 	said := &spb.Status{Code: int32(as), Message: text}
 	for _, detail := range append([]proto.Message{&errdetails.ErrorInfo{Reason: string(reason), Domain: Domain}}, details...) {
@@ -66,8 +66,8 @@ func Say(as code.Code, reason Reason, text string, details ...proto.Message) *sp
 	return said
 }
 
-// answer returns the status for an error of idem.Do. It reports isOurs if the operators of the
-// server should look at the error.
+// answer returns the status for an error of idem.Do. The result isOurs is true if the client has
+// not caused the error, so that the error should be logged.
 func answer(ctx context.Context, err error) (said *spb.Status, isOurs bool) {
 	progress, isInProgress := errors.AsType[*idem.InProgressError](err)
 	switch {

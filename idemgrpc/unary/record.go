@@ -12,12 +12,12 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// typeHeader is the header of a recorded response with the type of the message in the body.
+// typeHeader is a header of recorded responses. Its value is the type of the message in the body.
 const typeHeader = "grpc-message-type"
 
 // recordReply returns a reply in the form in which it is recorded. A nil pointer counts as an empty
-// message, as in the codecs of gRPC and Connect. recordReply fails if the reply is not of the type
-// that the method returns.
+// message, as in the codecs of gRPC and Connect. recordReply fails if the type of the reply is not
+// the type that the method returns.
 func recordReply(m *Method, reply any) (idem.Response, error) {
 	message, ok := reply.(proto.Message)
 	if !ok {
@@ -31,7 +31,8 @@ func recordReply(m *Method, reply any) (idem.Response, error) {
 	return idem.Response{Status: int(code.Code_OK), Header: map[string][]string{typeHeader: {string(name)}}, Body: body}, err
 }
 
-// readable returns s, or a copy whose message is valid UTF-8. Other text cannot be encoded.
+// readable returns the status s if its message is valid UTF-8. Otherwise it returns a copy with a
+// corrected message, because only valid UTF-8 can be encoded.
 func readable(s *spb.Status) *spb.Status {
 	if utf8.ValidString(s.GetMessage()) {
 		return s
@@ -47,8 +48,8 @@ func recordStatus(s *spb.Status) (idem.Response, error) {
 	return idem.Response{Status: int(s.GetCode()), Header: map[string][]string{typeHeader: {string((&spb.Status{}).ProtoReflect().Descriptor().FullName())}}, Body: body}, err
 }
 
-// replay decodes a recorded response: a reply, or a final status. It fails if the recorded reply
-// has another type than the method returns.
+// replay decodes a recorded response, which is a reply or a final status. It fails if the type of
+// the recorded reply is not the type that the method returns.
 func replay(m *Method, r *idem.Result) (reply proto.Message, said *spb.Status, err error) {
 	if r.Rejected {
 		var recorded spb.Status
@@ -68,8 +69,8 @@ func replay(m *Method, r *idem.Result) (reply proto.Message, said *spb.Status, e
 	return message, nil, nil
 }
 
-// isFinal reports whether a status is recorded: a repetition of the same call would have the same
-// status.
+// isFinal reports whether a status is final. A final status is recorded, because the same call
+// would get the same status again.
 func isFinal(s *spb.Status) bool {
 	switch code.Code(s.GetCode()) {
 	case code.Code_INVALID_ARGUMENT, code.Code_NOT_FOUND, code.Code_ALREADY_EXISTS, code.Code_PERMISSION_DENIED, code.Code_FAILED_PRECONDITION, code.Code_OUT_OF_RANGE:

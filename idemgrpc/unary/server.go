@@ -16,13 +16,15 @@ import (
 // Config configures a Server.
 type Config struct {
 	Pool *pgxpool.Pool
-	// Execute a call without a key, in a transaction without a record. The default is to refuse it.
+	// Optional accepts calls without a key: the handler runs in a transaction, and the reply is not
+	// recorded. By default such a call is refused.
 	Optional bool
-	// Paths of fields that do not make two requests different, by their names in the .proto file.
+	// Without lists the paths of fields, by their names in the .proto file, in which a retry may
+	// differ from the first request.
 	Without []string
 	Options []idem.Option // passed to idem.Do
-	Logger  *slog.Logger  // default slog.Default()
-	Package string        // name of the interceptor's package, a prefix of log messages
+	Logger  *slog.Logger  // the default is slog.Default()
+	Package string        // the name of the interceptor's package, which is a prefix of log messages
 }
 
 // Server executes calls. It is safe for concurrent use.
@@ -32,7 +34,7 @@ type Server struct {
 	methods Methods
 }
 
-// NewServer returns a Server. It fails if Pool is nil, or if Options or Without are invalid.
+// NewServer returns a Server. It fails if Pool is nil, or if Options or Without is invalid.
 func NewServer(config Config) (*Server, error) {
 	if config.Pool == nil {
 		return nil, errors.New("pool is nil")
@@ -49,8 +51,8 @@ func NewServer(config Config) (*Server, error) {
 
 type txKey struct{}
 
-// Tx returns the transaction of the call whose handler has the context ctx, and whether there is
-// one.
+// Tx returns the transaction of the handler whose context is ctx. It returns false if ctx is not
+// the context of a handler.
 func Tx(ctx context.Context) (pgx.Tx, bool) {
 	tx, ok := ctx.Value(txKey{}).(pgx.Tx)
 	return tx, ok
