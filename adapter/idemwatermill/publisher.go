@@ -22,8 +22,8 @@ type PublisherConfig struct {
 }
 
 const (
-	// outageErrors is a number of errors. If a call ends with as many errors since its last
-	// success, the broker counts as unavailable. Errors that concern only their message are left
+	// outageErrors is the number of errors between the last success and the end of a call from
+	// which on the broker counts as unavailable. Errors that concern only their message are left
 	// out.
 	outageErrors = 3
 	// outageTime is how long Publish may spend on these errors since its last success. After that
