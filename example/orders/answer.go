@@ -22,8 +22,8 @@ func writeJSON(w http.ResponseWriter, status int, value any) {
 	w.Write(append(body, '\n')) // an error means that the client has gone
 }
 
-// refuse answers a read-only request that has failed with err. Package idemhttp answers the
-// failures of requests that write.
+// refuse answers a request that failed with err and that package idemhttp does not serve. Package
+// idemhttp answers the failures of the requests that place orders.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if known, ok := errors.AsType[*idemhttp.Problem](err); ok {
 		known.ServeHTTP(w, r)

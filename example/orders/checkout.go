@@ -24,7 +24,7 @@ type cart struct {
 }
 
 // bankRemembers is how long the checkout relies on the bank to recognize a key. It is shorter than
-// what the bank promises.
+// the time for which the bank promises to recognize keys.
 const bankRemembers = 23 * time.Hour
 
 // newCheckouts returns the operation behind POST /checkouts, with the steps reserve, charge and

@@ -11,8 +11,8 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// withPage returns a handler that serves the page at / and the service at its own paths. It adds
-// GET /books and the faults of mishaps for the page. The service itself is not involved in them.
+// withPage returns a handler that serves the page at / and the service at its own paths. For the
+// page it adds GET /books and the faults of mishaps, which the service itself does not have.
 func withPage(pool *pgxpool.Pool, credentials credentials, service http.Handler) http.Handler {
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {

@@ -52,7 +52,7 @@ func (p *Process) follow(stdout io.Reader) {
 		}
 	}
 	_, _ = io.Copy(io.Discard, stdout)
-	_ = p.cmd.Wait() // the caller that ended the process knows why
+	_ = p.cmd.Wait() // the error is not needed: the caller that ended the process knows why
 }
 
 // WaitUntilReady waits until the process listens. It fails if the process or ctx ends first.
