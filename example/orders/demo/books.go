@@ -10,9 +10,9 @@ import (
 
 // books are sums over everything that an order changes, or the difference between two such sums.
 type books struct {
-	Orders, Units, Cents int // of all orders
+	Orders, Units, Cents int // number of orders, and the sums of their units and cents
 	LastOrder            int // the highest order id
-	Paid, PaidCents      int // of the orders that were paid by card
+	Paid, PaidCents      int // number of orders that were paid by card, and the sum of their cents
 	Entries, Booked      int // ledger entries and their cents
 	Stock                int
 	Completed, Rejected  int // records of idem by state
@@ -20,7 +20,7 @@ type books struct {
 	// Apart counts the orders, ledger entries and records that were not written by one transaction.
 	Apart            int
 	Charges, Charged int // charges in the bank's ledger and their cents
-	Unpaired         int // charges without exactly one order of that amount
+	Unpaired         int // charges that do not belong to exactly one order of the same amount
 }
 
 // booksSQL computes the books. It compares xmin, the id of the transaction that wrote a row, to
@@ -81,8 +81,9 @@ func (b books) since(before books) books {
 	}
 }
 
-// balance returns an error unless the change b consists of whole orders: each with its entry, its
-// record, its units and its charge.
+// balance returns an error unless b, a difference of two books, consists of complete orders. A
+// complete order has a ledger entry, a record and units taken from the stock, and a charge if it
+// was paid by card.
 func (b books) balance() error {
 	var errs []error
 	check := func(what string, got, want int) {

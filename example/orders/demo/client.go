@@ -20,7 +20,7 @@ type order struct {
 	Quantity    int       `json:"quantity"`
 	AmountCents int       `json:"amount_cents"`
 	Currency    string    `json:"currency"`
-	Card        string    `json:"card,omitempty"` // not empty: paid by card
+	Card        string    `json:"card,omitempty"` // the bank's token of the card; empty for an order on account
 	ClientTime  time.Time `json:"client_time"`    // time of the call
 }
 
@@ -41,7 +41,7 @@ func (a answer) String() string {
 	return strings.Join(strings.Fields(fmt.Sprint(a.status, " ", a.location, " ", a.body)), " ")
 }
 
-// expect returns an error unless a has this status and this replay mark.
+// expect returns an error unless a has the given status and was, or was not, replayed as given.
 func (a answer) expect(status int, replayed bool) error {
 	if a.status != status || a.replayed != replayed {
 		return fmt.Errorf("answered %v, replayed: %t; want %d, replayed: %t", a, a.replayed, status, replayed)
@@ -63,8 +63,8 @@ type customer struct {
 	counter *counter
 }
 
-// direct returns a transport that opens a new connection for each attempt. It calls dial for that,
-// or the default dialer if dial is nil.
+// direct returns a transport that opens a new connection for each attempt. To connect it calls
+// dial, or the default dialer if dial is nil.
 func direct(dial func(ctx context.Context, network, address string) (net.Conn, error)) http.RoundTripper {
 	return &http.Transport{DisableKeepAlives: true, DialContext: dial}
 }
@@ -73,7 +73,7 @@ func direct(dial func(ctx context.Context, network, address string) (net.Conn, e
 func (s *stage) customer(network http.RoundTripper) *customer {
 	return &customer{counter: &s.counter, http: &http.Client{Transport: &idemclient.Transport{
 		Base:       network,
-		MinBackoff: 5 * time.Millisecond, // the default is 250 ms; this keeps the acts short
+		MinBackoff: 5 * time.Millisecond, // the default of 250 ms would make the acts longer
 		Observe:    func(context.Context, idemclient.Attempt) { s.countAttempt() },
 	}}}
 }

@@ -26,15 +26,17 @@ type Config struct {
 	Command func(part string) []string
 
 	// DatabaseURL and FulfilmentDatabaseURL are the databases of the shop and of fulfilment.
-	// WebhookSecret is the secret that the two share. The parts receive them in the environment
-	// variables DATABASE_URL, FULFILMENT_DATABASE_URL and WEBHOOK_SECRET.
+	// WebhookSecret is the secret with which fulfilment signs its webhooks to the shop. The parts
+	// receive them in the environment variables DATABASE_URL, FULFILMENT_DATABASE_URL and
+	// WEBHOOK_SECRET.
 	DatabaseURL, FulfilmentDatabaseURL, WebhookSecret string
 
 	// Out receives the table of results.
 	Out io.Writer
 }
 
-// ErrBroken is returned by Run if the service broke a promise. The table says which.
+// ErrBroken is returned by Run if the service broke a promise. The printed table shows which
+// promise.
 var ErrBroken = errors.New("a promise was broken")
 
 const (
@@ -54,7 +56,7 @@ func Run(ctx context.Context, config Config) error {
 		err = s.perform(ctx)
 	}
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx) // the other error is a consequence
+		return context.Cause(ctx) // the end of ctx has caused err
 	}
 	return err
 }
@@ -93,8 +95,8 @@ func (s *stage) perform(ctx context.Context) error {
 	return nil
 }
 
-// play plays one act. It compares the counts with those that the act expects, and checks that the
-// books balance.
+// play plays one act. It compares the counts with the counts in act.want, and checks that the books
+// balance.
 func (s *stage) play(ctx context.Context, act act) (count, string, error) {
 	s.reset()
 	before, err := s.readBooks(ctx)
