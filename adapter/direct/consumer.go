@@ -55,7 +55,7 @@ func NewConsumer(pool *pgxpool.Pool, name string, handle Handler, config Consume
 	if err := inbox.CheckOptions(config.Options...); err != nil {
 		return nil, err
 	}
-	if _, err := inbox.Batch(context.Background(), pool, name, nil, handle); err != nil { // checks the name
+	if _, err := inbox.Batch(context.Background(), pool, name, nil, handle); err != nil { // a Batch without messages checks the name
 		return nil, err
 	}
 	config.Batch = cmp.Or(config.Batch, 256)
@@ -84,7 +84,7 @@ func (c *Consumer) Publish(ctx context.Context, messages []outbox.Message) error
 	return call.result(ctx)
 }
 
-// call is one call of Publish.
+// call is the state of one call of Publish.
 type call struct {
 	*Consumer
 	began    time.Time
@@ -140,8 +140,8 @@ func (p *call) next(ctx context.Context) bool {
 	return ctx.Err() == nil && p.room() > 0
 }
 
-// room returns the number of messages for which the call has time. In the last eighth of the call
-// the number is 0. Before the first transaction it is otherwise at least 1.
+// room returns the number of messages for which the call has time. The number is 0 in the last
+// eighth of the call. Before that, it is at least 1 for the first transaction.
 func (p *call) room() int {
 	left := p.length - time.Since(p.began)
 	if left <= p.length/shareOfCall {
@@ -213,8 +213,8 @@ func (p *call) later(m *inbox.Message, err error) {
 	}
 }
 
-// withoutBlocked returns the messages whose keys are not blocked. It stores the error that blocks a
-// key as the error of each other message.
+// withoutBlocked returns the messages whose keys are not blocked. For each other message it stores
+// the error that blocks the key of the message in p.failed.
 func (p *call) withoutBlocked(group []inbox.Message) []inbox.Message {
 	var free []inbox.Message
 	for i := range group {

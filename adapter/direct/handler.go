@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Handler makes the effect of a message on tx. A Handler follows the rules for the function of
-// inbox.Batch.
+// Handler makes the effect of a message on tx. As in a call of inbox.Batch, it must not keep tx,
+// commit it or roll it back.
 type Handler func(tx pgx.Tx, m inbox.Message) error
 
 var errNoTime = errors.New("the call had no time left for the message")
@@ -34,8 +34,8 @@ type batch struct {
 	perMessage time.Duration // the average time of a message in the last transaction
 }
 
-// size returns the number of messages for the next transaction, if the call ends after the time
-// left. The number is at most limit, and 0 if the time does not suffice for a message.
+// size returns the number of messages for the next transaction of a call. left is the time until
+// the call ends. The number is at most limit, and 0 if the time does not suffice for a message.
 func (b *batch) size(left time.Duration, limit int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,8 +68,9 @@ func (b *batch) adjust(messages int, took, length time.Duration) {
 // If a call ends during a handler, no attempt counts. So without a deadline, a handler that always
 // takes longer than a call would block the other messages forever. With a deadline after half the
 // time of a call, such a handler fails and an attempt counts, and the call has time to store the
-// failure and to handle other messages. If a handler begins later and the call ends first, no
-// attempt counts, and the message is among the first of the next call.
+// failure and to handle other messages. If a handler begins so late that the call ends before the
+// handler has had half the time, no attempt counts, and the message is among the first of the next
+// call.
 func timed(handle Handler, callBegan time.Time, length time.Duration) Handler {
 	limit := length / shareOfHandler
 	last := callBegan.Add(length - length/shareOfCall)
@@ -95,8 +96,8 @@ func timed(handle Handler, callBegan time.Time, length time.Duration) Handler {
 }
 
 // withoutDeadline returns a context that is canceled at once when ctx is canceled. When the
-// deadline of ctx passes, the returned context is canceled only after another length of time, in
-// which the outcomes of a call are stored.
+// deadline of ctx passes, the returned context stays valid for the duration length, in which the
+// outcomes of a call are stored.
 func withoutDeadline(ctx context.Context, length time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

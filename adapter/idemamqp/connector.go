@@ -24,7 +24,7 @@ type connector struct {
 }
 
 func newConnector(url string, config amqp.Config) *connector {
-	config.Recovery = nil // a recovered channel would hide that confirmations were lost
+	config.Recovery = nil // if the AMQP client recovered a channel itself, lost confirmations would go unnoticed
 	return &connector{url: url, config: config}
 }
 
@@ -57,7 +57,7 @@ func (c *connector) dial(ctx context.Context) (err error) {
 	conn, err := amqp.DialConfig(c.url, config)
 	stop()
 	var invalid *url.Error
-	if errors.As(err, &invalid) { // the text of a *url.Error has the URL with the password
+	if errors.As(err, &invalid) { // the text of a *url.Error would reveal the password in the URL
 		return invalid.Err
 	}
 	if err == nil {

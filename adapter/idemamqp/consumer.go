@@ -25,7 +25,7 @@ type ConsumerConfig struct {
 	// of its key has to be tried again. Only one consumer at a time may read the queue. Declare the
 	// queue with x-single-active-consumer; then any number of processes may run.
 	Ordered bool
-	// Batch is the maximum of messages in one transaction, 256 by default.
+	// Batch is the maximum number of messages in one transaction, 256 by default.
 	Batch int
 	// Prefetch is the maximum number of messages that are delivered and not acknowledged, 1,000 by
 	// default and at most 65,535. It includes messages that wait for another attempt. While that

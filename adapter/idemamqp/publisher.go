@@ -40,7 +40,7 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a Publisher to the broker at url. It does not connect yet.
+// NewPublisher returns a Publisher to the broker at url. The first Publish connects to the broker.
 func NewPublisher(url string, config PublisherConfig) *Publisher {
 	if config.Route == nil {
 		config.Route = func(m outbox.Message) (string, string) { return "", m.Topic }
@@ -95,8 +95,8 @@ func (p *Publisher) sendEach(ctx context.Context, messages []outbox.Message, fai
 }
 
 // send sends the messages and waits for their confirmations. It adds the error of each refused or
-// returned message to failed. The error that send itself returns concerns the connection or the
-// channel.
+// returned message to the map failed. The error that send itself returns concerns the connection or
+// the channel.
 func (p *Publisher) send(ctx context.Context, messages []outbox.Message, failed map[string]error) error {
 	if err := p.open(ctx); err != nil {
 		return err
@@ -175,8 +175,8 @@ func (p *Publisher) broken(ctx context.Context, err error) error {
 	return errors.Join(ctx.Err(), err)
 }
 
-// closedChannel reports whether the broker has closed only the channel, and not the connection. The
-// broker closes only the channel if the cause is a message.
+// closedChannel reports whether err means that the broker has closed only the channel, and not the
+// connection. The broker closes only the channel if a message is the cause.
 func closedChannel(err error) bool {
 	var reason *amqp.Error
 	return errors.As(err, &reason) && reason.Server && reason.Recover

@@ -21,7 +21,7 @@ type Handler func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error
 
 // ConsumerConfig configures a Consumer. Its zero value works.
 type ConsumerConfig struct {
-	// Batch is the maximum of messages in one transaction, 256 by default.
+	// Batch is the maximum number of messages in one transaction, 256 by default.
 	Batch int
 	// Window is how many messages of a partition are read beyond the first message that has to be
 	// tried again, 10,000 by default. Messages in the window are handled, unless an earlier message

@@ -25,7 +25,8 @@ const (
 	Broken           Reason = "IDEMPOTENCY_BROKEN"          // see the log of the server; the call may have been executed
 )
 
-// Refusal is the data of the protocol error with which the middleware answers.
+// Refusal is the data of the protocol error with which the middleware answers a call that it
+// refuses.
 type Refusal struct {
 	Reason       Reason `json:"reason"`
 	Retryable    bool   `json:"retryable"` // the same call, with the same key, may succeed later
@@ -51,7 +52,8 @@ func RefusalOf(err error) (Refusal, bool) {
 	return refusal, refusal.Reason != ""
 }
 
-// codeReused is the code that the Universal Commerce Protocol prescribes for a reused key.
+// codeReused is the error code that the Universal Commerce Protocol prescribes if a key is used
+// again with other arguments.
 const codeReused = -32000
 
 // refuse returns a protocol error with a Refusal. Its code is that of an internal error if the call

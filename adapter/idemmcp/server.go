@@ -134,7 +134,7 @@ func (s *Server) call(ctx context.Context, method string, req *mcp.CallToolReque
 }
 
 // keyOf returns the key of a call, or "" if the call has none. It reports false if the key is empty
-// or not a string, or if the call has several headers KeyHeader.
+// or not a string, or if the request has the header KeyHeader several times.
 func keyOf(req *mcp.CallToolRequest, arguments []byte, source Source) (string, bool) {
 	if sent, ok := req.Params.Meta[KeyMeta]; ok {
 		key, ok := sent.(string)

@@ -29,7 +29,7 @@ type ConsumerConfig struct {
 	Ordered bool
 	// Group is the priority group of the JetStream consumer, if it has one.
 	Group string
-	// Batch is the maximum of messages in one transaction, 256 by default.
+	// Batch is the maximum number of messages in one transaction, 256 by default.
 	Batch int
 	// ID returns the ID of a message, by default its header Nats-Msg-Id. A message without an ID
 	// becomes a dead letter. See Position for producers that set no ID.

@@ -14,7 +14,8 @@
 // headers, the relay counts an attempt, and the later messages of its key wait. If a stream is
 // full, no attempt counts, and the relay waits until the stream has room. The messages for the
 // other streams of the Publisher wait too, unless outbox.Route gives each stream a Publisher. A
-// stream with the policy DiscardOld drops messages when it is full, handled or not.
+// full stream with the policy DiscardOld drops its oldest messages, even if they are not handled
+// yet.
 //
 // By default, JetStream may lose confirmed messages: a server confirms a message at once, and
 // flushes its files every two minutes. With one replica, a power failure may lose the messages of
@@ -32,10 +33,10 @@
 // a MaxDeliver.
 //
 // With ConsumerConfig.Ordered, the effects of the messages of a key are in the order in which the
-// stream has stored the messages first. This also holds if a process dies: no later message is
-// handled until JetStream has redelivered the messages of the dead process, after AckWait. A short
-// AckWait, such as 5 s, shortens this pause. A Consumer that is stopped returns its messages at
-// once. Without Ordered, there is no order, and any number of processes share the work.
+// stream first stored the messages. This also holds if a process dies: no later message is handled
+// until JetStream has redelivered the messages of the dead process, after AckWait. A short AckWait,
+// such as 5 s, shortens this pause. A Consumer that is stopped returns its messages at once.
+// Without Ordered, there is no order, and any number of processes share the work.
 //
 // The limits of a stream (MaxAge, MaxMsgs, MaxBytes) drop messages that are not handled yet. The
 // retention of the inbox, [inbox.WithRetention], has to exceed the longest time after which a

@@ -60,7 +60,7 @@ func (s *session) admit(ctx context.Context) (admitted []*delivery, recheck time
 	}
 	if now.Sub(p.since) > 2*s.ackWait { // two processes wait for messages that the other process holds
 		s.release()
-		s.nextFetch = now.Add(rand.N(longestYield)) // so that the other process can fetch all of them
+		s.nextFetch = now.Add(rand.N(longestYield)) // so that the other process can fetch all these messages
 		p.since, p.info = time.Time{}, nil
 	}
 	return nil, p.pause()

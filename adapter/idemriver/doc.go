@@ -22,8 +22,8 @@
 //
 // # When a process is killed
 //
-// River rescues a job that has run for RescueStuckJobsAfter. That is an hour by default, and it may
-// not be shorter than the longest job. Package operation notices a dead process within
+// River rescues a job that has run for RescueStuckJobsAfter. This limit is an hour by default, and
+// may not be shorter than the longest job. Package operation notices a dead process within
 // milliseconds. About once a second, Watch looks for operations that are due and that no process
 // runs, and inserts a job for each. The first free worker on any machine resumes the operation. If
 // a process is killed between the start of a job and the start of its operation, Watch inserts the

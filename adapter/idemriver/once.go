@@ -91,7 +91,7 @@ func (w *OnceWorker[T]) RunRedrives(ctx context.Context) error {
 	}, inbox.RedriveConfig{Options: w.config.Options, Logger: w.config.Logger})
 }
 
-// jobOf is the inverse of messageOf.
+// jobOf converts a redriven message of the inbox back to a job. It is the inverse of messageOf.
 func jobOf[T river.JobArgs](m inbox.Message) (*river.Job[T], error) {
 	job := &river.Job[T]{JobRow: &rivertype.JobRow{Kind: m.Source, EncodedArgs: m.Payload}}
 	if args, ok := any(&job.Args).(*Message); ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Message is the arguments of a job that carries a message of an outbox. Its ID makes the job
-// unique.
+// Message is the arguments of a job that carries a message of an outbox. The ID of the message
+// makes the job unique.
 type Message struct {
 	ID      string            `json:"id" river:"unique"`
 	Topic   string            `json:"topic"`

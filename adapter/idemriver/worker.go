@@ -29,7 +29,7 @@ type Config struct {
 	// default.
 	Poll time.Duration
 
-	// Logger is where errors of Watch are logged. The default is slog.Default().
+	// Logger logs the errors of Watch. The default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -41,7 +41,7 @@ type Worker struct {
 	pool        *pgxpool.Pool
 	config      Config
 	definitions map[string]Runnable
-	startLimit  time.Duration // the constant of this name, except in tests
+	startLimit  time.Duration // the constant startLimit; tests set another value
 }
 
 // NewWorker returns a Worker that runs the operations of these definitions. It snoozes the jobs for

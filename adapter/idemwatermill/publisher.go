@@ -22,11 +22,11 @@ type PublisherConfig struct {
 }
 
 const (
-	// outageErrors is the number of errors between the last success and the end of a call from
-	// which on the broker counts as unavailable. Errors that concern only their message are left
+	// outageErrors is a threshold: if a call ends with at least this many errors since its last
+	// success, the broker counts as unavailable. Errors that concern only their message are left
 	// out.
 	outageErrors = 3
-	// outageTime is how long Publish may spend on these errors since its last success. After that
+	// outageTime is how long Publish may spend on such errors since its last success. After that
 	// time the broker counts as unavailable, and Publish returns.
 	outageTime = 10 * time.Second
 )
