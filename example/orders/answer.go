@@ -15,7 +15,7 @@ import (
 func writeJSON(w http.ResponseWriter, status int, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // every type of this package can be encoded
+		panic(err) // cannot happen: every type of this package can be encoded
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -143,7 +143,7 @@ func demoCommand(ctx context.Context, args []string, stdout, _ io.Writer) error 
 // newSecret returns a random secret for signing webhooks.
 func newSecret() string {
 	key := make([]byte, 32)
-	rand.Read(key) // never fails
+	rand.Read(key) // rand.Read never returns an error
 	return "whsec_" + base64.StdEncoding.EncodeToString(key)
 }
 

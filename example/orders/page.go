@@ -16,7 +16,7 @@ var pageFiles embed.FS
 func withPage(pool *pgxpool.Pool, credentials credentials, service http.Handler) http.Handler {
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {
-		panic(err) // the directory is embedded
+		panic(err) // cannot happen: the directory is embedded
 	}
 	page := selfContained(http.FileServerFS(files))
 	mux := http.NewServeMux()
@@ -29,7 +29,7 @@ func withPage(pool *pgxpool.Pool, credentials credentials, service http.Handler)
 	mux.Handle("GET /{$}", page)
 	names, err := fs.Glob(files, "*.*")
 	if err != nil {
-		panic(err) // the pattern is a constant
+		panic(err) // cannot happen: the pattern is a valid constant
 	}
 	for _, name := range names {
 		mux.Handle("GET /"+name, page)

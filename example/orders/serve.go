@@ -78,7 +78,7 @@ const serveHint = "\nOpen the address in a browser: the page has a shop, its row
 func inFrontOf(server string) http.Handler {
 	target, err := url.Parse(server)
 	if err != nil {
-		panic(err) // the URL of a process that we started
+		panic(err) // cannot happen: server is the URL of a process that this program has started
 	}
 	return &httputil.ReverseProxy{
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },

@@ -1,5 +1,5 @@
-// Package broker is a NATS server with JetStream. It runs as a separate process and syncs every
-// message to disk before it confirms it, so that confirmed messages survive a crash.
+// Package broker is a NATS server with JetStream. It runs as a separate process. It syncs every
+// message to disk before it confirms the message, so that confirmed messages survive a crash.
 package broker
 
 import (

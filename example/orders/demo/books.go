@@ -13,13 +13,13 @@ type books struct {
 	Orders, Units, Cents int // number of orders, and the sums of their units and cents
 	LastOrder            int // the highest order id
 	Paid, PaidCents      int // number of orders that were paid by card, and the sum of their cents
-	Entries, Booked      int // ledger entries and their cents
+	Entries, Booked      int // number of ledger entries, and the sum of their cents
 	Stock                int
-	Completed, Rejected  int // records of idem by state
+	Completed, Rejected  int // number of idem's records in each of these states
 	InProgress           int // operations in progress
 	// Apart counts the orders, ledger entries and records that were not written by one transaction.
 	Apart            int
-	Charges, Charged int // charges in the bank's ledger and their cents
+	Charges, Charged int // number of charges in the bank's ledger, and the sum of their cents
 	Unpaired         int // charges that do not belong to exactly one order of the same amount
 }
 
@@ -66,7 +66,7 @@ func (s *stage) readBooks(ctx context.Context) (books, error) {
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[books])
 }
 
-// since returns the change from before to b.
+// since returns b minus before, the books at an earlier time.
 func (b books) since(before books) books {
 	return books{
 		Orders: b.Orders - before.Orders, Units: b.Units - before.Units, Cents: b.Cents - before.Cents,

@@ -41,7 +41,8 @@ func (a answer) String() string {
 	return strings.Join(strings.Fields(fmt.Sprint(a.status, " ", a.location, " ", a.body)), " ")
 }
 
-// expect returns an error unless a has the given status and was, or was not, replayed as given.
+// expect returns an error unless a has the expected status, and is a replay if and only if a replay
+// is expected.
 func (a answer) expect(status int, replayed bool) error {
 	if a.status != status || a.replayed != replayed {
 		return fmt.Errorf("answered %v, replayed: %t; want %d, replayed: %t", a, a.replayed, status, replayed)
@@ -49,7 +50,7 @@ func (a answer) expect(status int, replayed bool) error {
 	return nil
 }
 
-// sameAs returns an error if the answers differ in more than the replay mark.
+// sameAs returns an error if the answers differ in another field than replayed.
 func (a answer) sameAs(other answer) error {
 	if a.replayed = other.replayed; a != other {
 		return fmt.Errorf("one answer is %v, and another %v", a, other)

@@ -10,8 +10,8 @@ import (
 // deliveries counts the effects of the orders outside the shop's transaction: the shipments of
 // fulfilment, and the webhooks that the shop received.
 type deliveries struct {
-	Shipments, Shipped int // shipments, and distinct orders among them
-	Webhooks, Reported int // handled webhooks, and distinct orders among them
+	Shipments, Shipped int // number of shipments, and number of different orders in them
+	Webhooks, Reported int // number of handled webhooks, and number of different orders in them
 	Waiting            int // messages in the outboxes of the shop and of fulfilment
 }
 

@@ -36,7 +36,8 @@ func (s *stage) lockBy(ctx context.Context, pool *pgxpool.Pool, sql string, args
 	return h, nil
 }
 
-// waiter waits until a backend of Postgres is blocked by the lock, and returns its process id.
+// waiter waits until the lock blocks another session, and returns the process id of the blocked
+// backend.
 func (h *lock) waiter(ctx context.Context) (pid int32, err error) {
 	err = h.stage.waitForRow(ctx, h.pool, &pid,
 		`SELECT pid FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid)) LIMIT 1`,

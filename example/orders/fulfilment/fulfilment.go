@@ -33,12 +33,12 @@ var migrations embed.FS
 func Migrations() fs.FS {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
-		panic(err) // the directory is embedded
+		panic(err) // cannot happen: the directory is embedded
 	}
 	return files
 }
 
-// Fulfilment is one process of the service.
+// Fulfilment is one process of the service fulfilment.
 type Fulfilment struct {
 	pool     *pgxpool.Pool
 	consumer *idemnats.Consumer
@@ -87,8 +87,8 @@ func (f *Fulfilment) Run(ctx context.Context) error {
 }
 
 // ship handles an OrderPlaced message: it inserts the shipment and adds an OrderShipped message to
-// the outbox. Package inbox commits both together with the record of the handled message, and then
-// acknowledges the message to the broker.
+// the outbox. Package inbox commits both together with the record of the handled message. Then
+// package idemnats acknowledges the message to the broker.
 func ship(tx pgx.Tx, m inbox.Message, _ jetstream.Msg) error {
 	ctx := context.Background() // the transaction is short, so it may finish after the consumer is stopped
 	var placed event.OrderPlaced

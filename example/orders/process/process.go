@@ -75,7 +75,7 @@ func address(url string) string {
 	return address
 }
 
-// Running reports whether the process has not ended.
+// Running reports whether the process is still running.
 func (p *Process) Running() bool {
 	select {
 	case <-p.ended:
