@@ -32,14 +32,15 @@ func (m *move) listen(ctx context.Context) error {
 	}
 }
 
-// forgetChanges deletes the notes of the transactions that are visible in the snapshot, because the
-// round with this snapshot has copied their rows. The notes of later transactions remain.
+// forgetChanges deletes the notes in fleet.changes of transactions that are visible in the
+// snapshot. The round of copying with this snapshot has copied their rows. The notes of later
+// transactions remain.
 func (m *move) forgetChanges(ctx context.Context, snapshot string) error {
 	_, err := m.fence.Exec(ctx, `DELETE FROM fleet.changes WHERE tenant = $1 AND pg_visible_in_snapshot(at, $2::text::pg_snapshot)`, m.tenant, snapshot)
 	return err
 }
 
-// noted returns the set of tables in which the tenant has noted changes.
+// noted returns the set of tables with changed rows of the tenant, as noted in fleet.changes.
 func (m *move) noted(ctx context.Context, from pgx.Tx) (map[string]bool, error) {
 	rows, _ := from.Query(ctx, `SELECT DISTINCT part FROM fleet.changes WHERE tenant = $1`, m.tenant)
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])

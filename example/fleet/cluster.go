@@ -66,8 +66,8 @@ func Place(ctx context.Context, c Cluster, tenant string) error {
 // ErrNoHome is returned if none of the clusters is the home of the tenant.
 var ErrNoHome = errors.New("fleet: no cluster is the home of the tenant")
 
-// Home returns the cluster that is the home of the tenant. If it finds none, it returns ErrNoHome,
-// joined with the errors of the clusters that did not answer.
+// Home returns the cluster that is the home of the tenant. If no cluster that answers is the home,
+// it returns ErrNoHome, joined with the errors of the clusters that did not answer.
 func Home(ctx context.Context, clusters []Cluster, tenant string) (Cluster, error) {
 	failed := ErrNoHome
 	for _, c := range clusters {

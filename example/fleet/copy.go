@@ -11,8 +11,8 @@ import (
 )
 
 // copyRows copies the rows that p describes and returns their number. It reads the rows in the
-// transaction from and writes them in the transaction to. It overwrites existing rows, except in a
-// part that is late.
+// transaction from and writes them in the transaction to. It overwrites existing rows, unless
+// p.late is set.
 func copyRows(ctx context.Context, from, to pgx.Tx, p *part) (rows int64, err error) {
 	if err := stream(ctx, from, to, p.query(p.columns, ""), "SELECT "+strings.Join(p.columns, ", ")+" FROM "+p.name); err != nil {
 		return 0, fmt.Errorf("fleet: copy %s: %w", p.name, err)

@@ -14,8 +14,8 @@ import (
 const busyPause = time.Second
 
 // cross makes the target the home of the tenant. It tries again while open transactions of the
-// tenant keep it from taking the fence (see raise), and copies the changes between two attempts. If
-// left is true, an earlier Move has already committed that the old home is no longer the home.
+// tenant keep it from locking the tenant (see raise), and copies the changes between two attempts.
+// If left is true, an earlier Move has already committed that the old home is no longer the home.
 func (m *move) cross(ctx context.Context, left bool) error {
 	for {
 		m.report.Tries++
@@ -44,9 +44,10 @@ func busy(err error) bool {
 	return errors.As(err, &refused) && refused.Code == "55P03"
 }
 
-// tryCross makes one attempt. It holds the fence in a transaction of the old home, copies the
-// remaining changes, and writes them in a transaction of the new home. The old home commits first.
-// If this process dies between the two commits, the tenant has no home, but it never has two.
+// tryCross makes one attempt. In a transaction of the old home it takes the fence, the lock that
+// stops all transactions of the tenant. Then it copies the remaining changes in a transaction of
+// the new home. The old home commits first. If this process dies between the two commits, the
+// tenant has no home, but it never has two.
 func (m *move) tryCross(ctx context.Context, left bool) error {
 	began := time.Now()
 	fence, err := m.fence.Begin(ctx)
@@ -108,7 +109,8 @@ var atHandover = map[string]string{
 	`"owner"`: `CASE WHEN ` + open("t") + ` THEN NULL ELSE t.owner END`,
 }
 
-// lengthOfLeft is the position after the prefix left, for substr.
+// lengthOfLeft is the position in a state at which the text after the prefix left begins, for
+// substr.
 const lengthOfLeft = "6" // len(left) + 1
 
 // raise takes the fence, an exclusive lock of the tenant: it waits until the open transactions of

@@ -32,7 +32,7 @@ const (
 	// Left: the old home has committed that it is no longer the home. From now on the move cannot
 	// be undone.
 	Left Stage = "left"
-	// Arrived: the new home answers.
+	// Arrived: the new home serves the tenant.
 	Arrived Stage = "arrived"
 	// Cleaned: the old home has no rows of the tenant.
 	Cleaned Stage = "cleaned"
@@ -40,7 +40,7 @@ const (
 
 // MoveConfig is the configuration of a Move.
 type MoveConfig struct {
-	Tables []Table // the same as for Install
+	Tables []Table // the same tables as for Install
 
 	// Patience is how long Move waits for the open transactions of the tenant before it fences the
 	// tenant off. New calls are refused during that time. If an open transaction takes longer, Move
@@ -52,7 +52,7 @@ type MoveConfig struct {
 	MaxPause time.Duration
 
 	// Progress is called at each stage, with the number of rows copied so far. The move continues
-	// when it returns.
+	// when Progress returns.
 	Progress func(stage Stage, rows int64)
 }
 
@@ -192,7 +192,7 @@ func (m *move) begin(ctx context.Context) (Stage, error) {
 }
 
 // Rounds copy the changed rows until a round takes less than shortRound, or until there were
-// maxRounds rounds. Then Move takes the fence.
+// maxRounds rounds. Then Move fences the tenant off.
 const (
 	shortRound = 300 * time.Millisecond
 	maxRounds  = 4

@@ -13,8 +13,8 @@ import (
 type part struct {
 	name string // name with schema, quoted
 	rows string // condition for the rows of the tenant
-	// changes is a query for the first key columns of changed rows. "" means the keys noted in
-	// fleet.changes.
+	// changes is an SQL query for the first key column of the changed rows. If it is empty, the
+	// keys are read from fleet.changes.
 	changes string
 	columns []string
 	keys    []string
@@ -97,7 +97,7 @@ func describe(ctx context.Context, conn *pgx.Conn, parts []part) error {
 // describe reads the columns and the primary key of a table, and which columns get their values
 // from a sequence. It fails if the table has no primary key. It also fails if the key comes from a
 // sequence, because two clusters may then have used the same key. The tables that are copied late
-// are an exception: their rows get new numbers.
+// are an exception, because their rows get new numbers in the new home.
 func (p *part) describe(ctx context.Context, conn *pgx.Conn) error {
 	rows, _ := conn.Query(ctx, `
 		SELECT a.attname, a.attidentity <> '' OR coalesce(starts_with(pg_get_expr(d.adbin, d.adrelid), 'nextval('), false),

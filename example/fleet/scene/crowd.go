@@ -19,7 +19,7 @@ const Clients = 3
 type Crowd struct {
 	shop    *Shop
 	mu      sync.Mutex
-	answers map[string]map[Order]string // order ids by tenant
+	answers map[string]map[Order]string // id of each answered order, by tenant
 	last    map[string]time.Time        // time of the last answer by tenant
 	silence map[string]time.Duration    // the longest time without an answer by tenant
 	failed  error
@@ -87,7 +87,8 @@ func (c *Crowd) place(ctx context.Context, o Order) (string, error) {
 	}
 }
 
-// again sends an order again. The answer must have the order id first.
+// again sends an order again. It returns ErrBroken unless the new answer has the order id of the
+// first answer.
 func (c *Crowd) again(ctx context.Context, o Order, first string) error {
 	id, err := c.place(ctx, o)
 	if err == nil && id != first {
