@@ -19,12 +19,12 @@ import (
 
 // ConsumerConfig configures a Consumer. The zero value is valid.
 type ConsumerConfig struct {
-	// Batch is the maximum number of messages in a transaction. The default is 256. Transactions
-	// are smaller while handlers are slow.
+	// Batch is the maximum number of messages in a transaction. The default is 256. While handlers
+	// are slow, transactions have fewer messages.
 	Batch int
-	// Options are the options of inbox.Batch. inbox.WithLanes handles several keys concurrently.
+	// Options are passed to inbox.Batch. inbox.WithLanes handles several keys concurrently.
 	Options []inbox.Option
-	// Logger is for dead letters. The default is slog.Default().
+	// Logger logs dead letters. The default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -55,7 +55,7 @@ func NewConsumer(pool *pgxpool.Pool, name string, handle Handler, config Consume
 	if err := inbox.CheckOptions(config.Options...); err != nil {
 		return nil, err
 	}
-	if _, err := inbox.Batch(context.Background(), pool, name, nil, handle); err != nil { // checks the name
+	if _, err := inbox.Batch(context.Background(), pool, name, nil, handle); err != nil { // a Batch without messages checks the name
 		return nil, err
 	}
 	config.Batch = cmp.Or(config.Batch, 256)
@@ -74,8 +74,8 @@ func (c *Consumer) RunBeside(ctx context.Context) {
 	}
 }
 
-// Publish handles as many messages as the time of the call allows. Its error uses outbox.RetryLater
-// for the messages that it leaves to a later call.
+// Publish handles as many messages as possible before its context ends. It leaves the other
+// messages to a later call, and its error marks them with outbox.RetryLater.
 func (c *Consumer) Publish(ctx context.Context, messages []outbox.Message) error {
 	call := newCall(ctx, c, messages)
 	for call.next(ctx) {
@@ -84,18 +84,18 @@ func (c *Consumer) Publish(ctx context.Context, messages []outbox.Message) error
 	return call.result(ctx)
 }
 
-// call is one call of Publish.
+// call is the state of one call of Publish.
 type call struct {
 	*Consumer
 	began    time.Time
-	length   time.Duration    // until the deadline
-	todo     []inbox.Message  // in order
-	failed   map[string]error // by the ID of the message
-	blocked  map[keyOf]error  // keys with a message that is retried later: the messages after it wait
+	length   time.Duration    // the time from began to the deadline of the call
+	todo     []inbox.Message  // the messages that are not tried yet, in order
+	failed   map[string]error // the error of each message that is not published, by ID
+	blocked  map[keyOf]error  // the keys whose later messages wait, because a message of the key is retried in a later call
 	handled  int
-	tried    bool      // the first transaction has begun
-	pausedAt time.Time // end of a pause of the circuit, or zero
-	err      error     // of inbox.Batch
+	tried    bool      // the first transaction of the call has begun
+	pausedAt time.Time // when the pause of the consumer ends (see inbox.WithCircuit); zero without a pause
+	err      error     // the last error of inbox.Batch, about the whole batch
 }
 
 type keyOf struct{ topic, key string }
@@ -127,8 +127,8 @@ func newCall(ctx context.Context, c *Consumer, messages []outbox.Message) *call 
 	return p
 }
 
-// next reports whether there is a message to handle and time for it. It waits while the circuit
-// pauses the consumer.
+// next reports whether the call has a message to handle and the time to handle it. While the inbox
+// pauses the consumer, next waits.
 func (p *call) next(ctx context.Context) bool {
 	if p.err != nil || len(p.todo) == 0 {
 		return false
@@ -140,8 +140,8 @@ func (p *call) next(ctx context.Context) bool {
 	return ctx.Err() == nil && p.room() > 0
 }
 
-// room returns for how many messages there is time. It is at least 1 for the first transaction,
-// unless the end of the call is near.
+// room returns the number of messages for which the call has time. The number is 0 in the last
+// eighth of the call. Before that, it is at least 1 for the first transaction.
 func (p *call) room() int {
 	left := p.length - time.Since(p.began)
 	if left <= p.length/shareOfCall {
@@ -186,8 +186,8 @@ func (p *call) handle(ctx context.Context) {
 		default:
 			reason := o.Err
 			if errors.Is(reason, context.DeadlineExceeded) {
-				// This deadline is that of the handler. The relay would take it for the deadline of
-				// the call.
+				// The deadline of the handler has passed. The relay would take this error for the
+				// end of the whole call, so only its text is returned.
 				reason = errors.New(reason.Error())
 			}
 			p.later(m, outbox.RetryLater(reason, max(time.Until(o.RetryAt), 1)))
@@ -196,7 +196,7 @@ func (p *call) handle(ctx context.Context) {
 	p.todo = append(p.withoutBlocked(left), p.todo...)
 }
 
-// settle counts a message that is handled or dead-lettered.
+// settle counts a message that is handled or dead-lettered, and logs a new dead letter.
 func (p *call) settle(m *inbox.Message, o inbox.Outcome) {
 	p.handled++
 	if o.State == inbox.Dead && !errors.Is(o.Err, inbox.ErrDead) {
@@ -205,7 +205,7 @@ func (p *call) settle(m *inbox.Message, o inbox.Outcome) {
 	}
 }
 
-// later makes a message wait for a retry, and blocks its key.
+// later leaves a message to a later call, and blocks the later messages of its key.
 func (p *call) later(m *inbox.Message, err error) {
 	p.failed[m.ID] = err
 	if m.Key != "" {
@@ -213,8 +213,8 @@ func (p *call) later(m *inbox.Message, err error) {
 	}
 }
 
-// withoutBlocked returns the messages whose keys are not blocked. The others fail with the error
-// that blocks the key.
+// withoutBlocked returns the messages whose keys are not blocked. For each other message it stores
+// the error that blocks the key of the message in p.failed.
 func (p *call) withoutBlocked(group []inbox.Message) []inbox.Message {
 	var free []inbox.Message
 	for i := range group {
@@ -227,9 +227,10 @@ func (p *call) withoutBlocked(group []inbox.Message) []inbox.Message {
 	return free
 }
 
-// result returns the error of Publish. The relay passes messages that were not tried to the next
-// call. If an error of the inbox has left every message without an outcome, the error of Publish
-// says that the consumer is unavailable.
+// result returns the error of Publish. Messages that were not tried are marked with RetryLater, so
+// that the relay passes them to the next call. If an error of the inbox has left every message
+// without an outcome, the error of Publish names no message, and the relay takes the consumer for
+// unavailable.
 func (p *call) result(ctx context.Context) error {
 	if p.err != nil && ctx.Err() == nil && p.handled+len(p.failed) == 0 {
 		return outbox.RetryLater(p.err, 0)

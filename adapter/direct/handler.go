@@ -13,28 +13,29 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Handler applies the effect of a message, on tx. The rules of inbox.Batch apply to it.
+// Handler makes the effect of a message on tx. As in a call of inbox.Batch, it must not keep tx,
+// commit it or roll it back.
 type Handler func(tx pgx.Tx, m inbox.Message) error
 
 var errNoTime = errors.New("the call had no time left for the message")
 
 const (
 	firstBatch     = 16
-	shareOfCall    = 8 // a transaction should take at most an eighth of a call; the last eighth is for storing outcomes
-	shareOfHandler = 2 // a handler has half of a call
+	shareOfCall    = 8 // a transaction should take at most an eighth of a call; none starts in the last eighth
+	shareOfHandler = 2 // a handler gets at most half of the time of a call
 )
 
-// batch is the number of messages in a transaction. A call that is stopped during a transaction
-// loses the work of that transaction. So batches are small at first. They grow while a transaction
+// batch adapts the number of messages in a transaction. If a call ends during a transaction, the
+// work of the transaction is lost. So the number is small at first, and grows while a transaction
 // takes little of the time of a call.
 type batch struct {
 	mu         sync.Mutex
 	limit      int
-	perMessage time.Duration // in the last transaction
+	perMessage time.Duration // the average time of a message in the last transaction
 }
 
-// size returns the size of a transaction of a call with some time left. It is at most limit, and 0
-// if there is no time for a message.
+// size returns the number of messages for the next transaction of a call. left is the time until
+// the call ends. The number is at most limit, and 0 if the time does not suffice for a message.
 func (b *batch) size(left time.Duration, limit int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,7 +48,8 @@ func (b *batch) size(left time.Duration, limit int) int {
 	return min(b.limit, limit)
 }
 
-// adjust changes the limit after a transaction of a call of some length.
+// adjust changes the number of messages after a transaction that took some time of a call. length
+// is the time of the whole call.
 func (b *batch) adjust(messages int, took, length time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,14 +62,15 @@ func (b *batch) adjust(messages int, took, length time.Duration) {
 	}
 }
 
-// timed returns handle with a deadline for each message. callBegan and length are the start and the
-// length of the call of Publish.
+// timed returns a Handler that calls handle with a deadline for each message. callBegan is the
+// start of the call of Publish, and length is the time of the whole call.
 //
-// The end of a call counts no attempt. So a handler that always takes as long as a call would block
-// every key, and would never fail. With half the time of a call, such a handler fails as with any
-// other error, and there is time left to store the failure and to handle other messages. If the
-// call ends before that half is over, no attempt counts, and the message is among the first of the
-// next call.
+// If a call ends during a handler, no attempt counts. So without a deadline, a handler that always
+// takes longer than a call would block the other messages forever. With a deadline after half the
+// time of a call, such a handler fails and an attempt counts, and the call has time to store the
+// failure and to handle other messages. If a handler begins so late that the call ends before the
+// handler has had half the time, no attempt counts, and the message is among the first of the next
+// call.
 func timed(handle Handler, callBegan time.Time, length time.Duration) Handler {
 	limit := length / shareOfHandler
 	last := callBegan.Add(length - length/shareOfCall)
@@ -92,8 +95,9 @@ func timed(handle Handler, callBegan time.Time, length time.Duration) Handler {
 	}
 }
 
-// withoutDeadline returns a context that is canceled with ctx, but outlasts its deadline by length.
-// The outcomes of a call are stored in that time.
+// withoutDeadline returns a context that is canceled at once when ctx is canceled. When the
+// deadline of ctx passes, the returned context stays valid for the duration length, in which the
+// outcomes of a call are stored.
 func withoutDeadline(ctx context.Context, length time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

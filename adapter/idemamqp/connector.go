@@ -15,7 +15,7 @@ const (
 	closeLimit = time.Second
 )
 
-// connector opens a connection when a channel is needed and there is none.
+// connector opens channels on one connection. It opens a connection if none is open.
 type connector struct {
 	url    string
 	config amqp.Config
@@ -24,11 +24,11 @@ type connector struct {
 }
 
 func newConnector(url string, config amqp.Config) *connector {
-	config.Recovery = nil // a recovered channel would hide that confirmations were lost
+	config.Recovery = nil // if the AMQP client recovered a channel itself, lost confirmations would go unnoticed
 	return &connector{url: url, config: config}
 }
 
-// channel opens a channel, and the connection if there is none.
+// channel opens a channel. It first opens a connection if none is open.
 func (c *connector) channel(ctx context.Context) (*amqp.Channel, error) {
 	if c.conn == nil || c.conn.IsClosed() {
 		if err := c.dial(ctx); err != nil {
@@ -45,7 +45,7 @@ func (c *connector) dial(ctx context.Context) (err error) {
 		if c.config.Dial != nil {
 			socket, err = c.config.Dial(network, addr)
 		} else if socket, err = (&net.Dialer{Timeout: dialLimit}).DialContext(ctx, network, addr); err == nil {
-			err = socket.SetDeadline(time.Now().Add(dialLimit)) // the client clears it after the handshake
+			err = socket.SetDeadline(time.Now().Add(dialLimit)) // the AMQP client clears the deadline after the handshake
 		}
 		if err != nil {
 			return nil, err
@@ -57,7 +57,7 @@ func (c *connector) dial(ctx context.Context) (err error) {
 	conn, err := amqp.DialConfig(c.url, config)
 	stop()
 	var invalid *url.Error
-	if errors.As(err, &invalid) { // the text of a *url.Error has the URL with the password
+	if errors.As(err, &invalid) { // the text of a *url.Error would reveal the password in the URL
 		return invalid.Err
 	}
 	if err == nil {
@@ -66,8 +66,8 @@ func (c *connector) dial(ctx context.Context) (err error) {
 	return err
 }
 
-// closeSocketAfter closes the socket when ctx ends, even during a blocked write: a broker that is
-// short of memory does not read.
+// closeSocketAfter closes the socket when ctx ends, unless stop is called first. This also ends a
+// write that blocks because the broker is short of memory and has stopped reading.
 func (c *connector) closeSocketAfter(ctx context.Context) (stop func() bool) {
 	socket := c.socket
 	return context.AfterFunc(ctx, func() { socket.Close() })

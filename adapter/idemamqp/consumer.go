@@ -15,32 +15,33 @@ import (
 )
 
 // Handler makes the effect of a message on tx. d is the delivery of RabbitMQ with its headers; the
-// handler cannot acknowledge it. A redriven dead letter has its ID, type, headers and body in d.
+// handler cannot acknowledge it. For a redriven dead letter, d has the ID, type, headers and body
+// of the message.
 type Handler func(tx pgx.Tx, m inbox.Message, d amqp.Delivery) error
 
 // ConsumerConfig configures a Consumer. Its zero value works.
 type ConsumerConfig struct {
-	// Ordered keeps the order of each key: a message waits behind the messages of its key that have
-	// to be tried again. One consumer at a time must read the queue: declare it with
-	// x-single-active-consumer, and run any number of processes.
+	// Ordered handles the messages of each key in order: a message waits while an earlier message
+	// of its key has to be tried again. Only one consumer at a time may read the queue. Declare the
+	// queue with x-single-active-consumer; then any number of processes may run.
 	Ordered bool
-	// Batch is the maximum of messages in one transaction, 256 by default.
+	// Batch is the maximum number of messages in one transaction, 256 by default.
 	Batch int
-	// Prefetch is how many messages the broker delivers before they are acknowledged, 1,000 by
-	// default and at most 65,535. Messages that wait for another attempt are among them. If all of
-	// them wait, no message is handled until one is due.
+	// Prefetch is the maximum number of messages that are delivered and not acknowledged, 1,000 by
+	// default and at most 65,535. It includes messages that wait for another attempt. While that
+	// many messages wait, no other message is handled.
 	Prefetch int
 	// ID returns the ID of a message, by default its message-id. A message without an ID becomes a
 	// dead letter.
 	ID func(amqp.Delivery) string
 	// Key returns the key of a message, by default its header [HeaderKey].
 	Key func(amqp.Delivery) string
-	// Options are given to inbox.Batch. inbox.WithLanes handles several keys concurrently.
+	// Options are passed to inbox.Batch. inbox.WithLanes handles several keys concurrently.
 	Options []inbox.Option
 	// AMQP configures the connection: TLS, heartbeat, name. Its Recovery is ignored.
 	AMQP amqp.Config
-	// Logger is where dead letters, and errors of the broker and the database, are logged. The
-	// default is slog.Default().
+	// Logger logs dead letters, and errors of the broker and the database. The default is
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -53,9 +54,9 @@ type Consumer struct {
 	amqp     amqp.Config
 }
 
-// NewConsumer returns a Consumer of a queue, which has to exist. name is the consumer in the inbox:
-// consumers with the same name do not handle the same message twice. The Source of a message is the
-// name of the queue.
+// NewConsumer returns a Consumer of an existing queue. name is the consumer in the inbox: consumers
+// with the same name do not handle the same message twice. The Source of a message is the name of
+// the queue.
 func NewConsumer(pool *pgxpool.Pool, name, url, queue string, handle Handler, config ConsumerConfig) (*Consumer, error) {
 	config.Prefetch = cmp.Or(config.Prefetch, 1000)
 	if config.Prefetch < 1 || config.Prefetch > 65535 {

@@ -12,7 +12,7 @@ import (
 // HeaderKey is the header for the key of a message.
 const HeaderKey = "idem-key"
 
-// headerDeliveries is the header in which quorum queues count deliveries.
+// headerDeliveries is the header in which a quorum queue reports the number of earlier deliveries.
 const headerDeliveries = "x-delivery-count"
 
 func publishing(m outbox.Message) amqp.Publishing {
@@ -26,14 +26,15 @@ func publishing(m outbox.Message) amqp.Publishing {
 	return amqp.Publishing{MessageId: m.ID, Type: m.Type, Headers: headers, Body: m.Payload, DeliveryMode: amqp.Persistent}
 }
 
-// redriven returns the delivery of a redriven dead letter, which comes from no queue.
+// redriven returns a delivery for a redriven dead letter, which comes from the database and not
+// from a queue.
 func redriven(m inbox.Message) amqp.Delivery {
 	p := publishing(outbox.Message{ID: m.ID, Key: m.Key, Type: m.Type, Headers: m.Headers, Payload: m.Payload})
 	return amqp.Delivery{MessageId: p.MessageId, Type: p.Type, Headers: p.Headers, Body: p.Body, DeliveryMode: p.DeliveryMode, Redelivered: true}
 }
 
-// checkMessage returns an error if AMQP cannot carry the message: publishing it would close the
-// connection.
+// checkMessage returns an error if the message has a reserved header, or a name that is too long
+// for AMQP. A name that is too long would close the connection.
 func checkMessage(exchange, routingKey string, m outbox.Message) error {
 	for _, name := range []string{HeaderKey, headerDeliveries} {
 		if _, taken := m.Headers[name]; taken {
@@ -52,7 +53,7 @@ func checkMessage(exchange, routingKey string, m outbox.Message) error {
 	return nil
 }
 
-// ownHeaders returns the headers of the message that are strings, except HeaderKey.
+// ownHeaders returns the headers that have a string as their value, except HeaderKey.
 func ownHeaders(d amqp.Delivery) map[string]string {
 	own := make(map[string]string, len(d.Headers))
 	for name, value := range d.Headers {
@@ -63,8 +64,8 @@ func ownHeaders(d amqp.Delivery) map[string]string {
 	return own
 }
 
-// deliveries returns how often the broker has delivered a message. Quorum queues count deliveries;
-// classic queues only mark a redelivery.
+// deliveries returns how often the broker has delivered a message. Classic queues only mark a
+// redelivery, which counts as 2 deliveries.
 func deliveries(d amqp.Delivery) int {
 	if n, ok := d.Headers[headerDeliveries].(int64); ok {
 		return int(n) + 1

@@ -21,7 +21,7 @@ type PublisherConfig struct {
 	AMQP amqp.Config
 }
 
-// window is how many messages are sent before the first of them is confirmed.
+// window is the maximum number of messages that are sent without a wait for their confirmations.
 const window = 512
 
 var errNacked = errors.New("idemamqp: the broker refused the message (nack)")
@@ -31,7 +31,7 @@ var errNacked = errors.New("idemamqp: the broker refused the message (nack)")
 type Publisher struct {
 	conn   *connector
 	config PublisherConfig
-	turn   chan struct{} // a mutex that a context can interrupt
+	turn   chan struct{} // a mutex; the end of a context can interrupt a wait for it
 
 	channel  *amqp.Channel
 	returned chan amqp.Return
@@ -40,7 +40,7 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a Publisher to the broker at url. It does not connect yet.
+// NewPublisher returns a Publisher to the broker at url. The first Publish connects to the broker.
 func NewPublisher(url string, config PublisherConfig) *Publisher {
 	if config.Route == nil {
 		config.Route = func(m outbox.Message) (string, string) { return "", m.Topic }
@@ -55,8 +55,8 @@ func (p *Publisher) Close() error {
 	return p.conn.close()
 }
 
-// Publish returns when the broker has answered for every message. Its error names the messages that
-// the broker has returned or refused. See [outbox.Publisher].
+// Publish sends the messages, and returns when the broker has confirmed, returned or refused each
+// of them. Its error names the messages that are not stored in a queue. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	select {
 	case p.turn <- struct{}{}:
@@ -67,7 +67,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	failed := map[string]error{}
 	for some := range slices.Chunk(messages, window) {
 		err := p.send(ctx, some, failed)
-		if closedChannel(err) { // because of one message, which the broker does not name
+		if closedChannel(err) { // the broker did so because of one message, and does not say which
 			err = p.sendEach(ctx, some, failed)
 		}
 		if err != nil {
@@ -80,7 +80,8 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	return nil
 }
 
-// sendEach sends one message at a time, to find those for which the broker closes the channel.
+// sendEach sends one message at a time, to find the messages for which the broker closes the
+// channel.
 func (p *Publisher) sendEach(ctx context.Context, messages []outbox.Message, failed map[string]error) error {
 	for i, m := range messages {
 		err := p.send(ctx, messages[i:i+1], failed)
@@ -93,8 +94,9 @@ func (p *Publisher) sendEach(ctx context.Context, messages []outbox.Message, fai
 	return nil
 }
 
-// send sends the messages and waits for their confirmations. It adds refused messages to failed. An
-// error of send is an error of the connection or the channel, and does not name a message.
+// send sends the messages and waits for their confirmations. It adds the error of each refused or
+// returned message to the map failed. The error that send itself returns concerns the connection or
+// the channel.
 func (p *Publisher) send(ctx context.Context, messages []outbox.Message, failed map[string]error) error {
 	if err := p.open(ctx); err != nil {
 		return err
@@ -120,7 +122,7 @@ func (p *Publisher) send(ctx context.Context, messages []outbox.Message, failed 
 		}
 		failed[id] = errNacked
 	}
-	for { // the broker returns a message before it confirms the message
+	for { // all returned messages have arrived: the broker returns a message before it confirms it
 		select {
 		case r, open := <-p.returned:
 			if !open { // the channel was closed after all confirmations
@@ -142,7 +144,7 @@ func (p *Publisher) route(m outbox.Message) (exchange, key string, err error) {
 	return exchange, key, err
 }
 
-// open opens a channel if there is none.
+// open opens p.channel if it is not open.
 func (p *Publisher) open(ctx context.Context) error {
 	if p.channel != nil && !p.channel.IsClosed() {
 		return nil
@@ -160,8 +162,9 @@ func (p *Publisher) open(ctx context.Context) error {
 	return nil
 }
 
-// broken closes the channel, which may have sent a part of a frame. It returns the broker's reason
-// for closing it, if there is one, or err.
+// broken closes the connection if the channel is still open, because the client may have sent only
+// a part of a frame. It returns the reason for which the broker has closed the channel, or else
+// err.
 func (p *Publisher) broken(ctx context.Context, err error) error {
 	if !p.channel.IsClosed() {
 		p.conn.abort()
@@ -172,8 +175,8 @@ func (p *Publisher) broken(ctx context.Context, err error) error {
 	return errors.Join(ctx.Err(), err)
 }
 
-// closedChannel reports whether err says that the broker has closed only the channel. The broker
-// does that because of a message. In other cases it closes the connection.
+// closedChannel reports whether err means that the broker has closed only the channel, and not the
+// connection. The broker closes only the channel if a message is the cause.
 func closedChannel(err error) bool {
 	var reason *amqp.Error
 	return errors.As(err, &reason) && reason.Server && reason.Recover

@@ -17,8 +17,8 @@ var errUnsubscribed = errors.New("the broker ended the subscription")
 type delivery = pull.Delivery[amqp.Delivery]
 
 // session is a connection with one channel. A message that waits for another attempt stays
-// unacknowledged: if it were given back, the broker would deliver it again at once, in front of all
-// others, and count the delivery.
+// unacknowledged. If the session returned the message, the broker would deliver it again at once,
+// before all other messages, and count the delivery.
 type session struct {
 	*Consumer
 	conn    *connector
@@ -52,8 +52,9 @@ func (s *session) consume(ctx context.Context) (err error) {
 	return err
 }
 
-// buffered collects deliveries, so that Receive finds those that have arrived without a wait for
-// each. There are at most size deliveries, because the broker then waits for acknowledgements.
+// buffered moves deliveries to a channel with a buffer, so that Receive can take all that have
+// arrived without waiting. The buffer has room for all of them: the broker delivers at most size
+// messages before it waits for acknowledgements.
 func buffered(deliveries <-chan amqp.Delivery, size int) <-chan amqp.Delivery {
 	arrived := make(chan amqp.Delivery, size)
 	go func() {
@@ -65,7 +66,7 @@ func buffered(deliveries <-chan amqp.Delivery, size int) <-chan amqp.Delivery {
 	return arrived
 }
 
-// Close implements pull.Session. The broker delivers again what was not acknowledged.
+// Close implements pull.Session. The broker redelivers the messages that were not acknowledged.
 func (s *session) Close() { s.conn.close() }
 
 // Receive implements pull.Session.
@@ -92,14 +93,15 @@ func (s *session) Receive(ctx context.Context, limit int, wait time.Duration) (r
 }
 
 func (s *session) delivery(d amqp.Delivery) *delivery {
-	d.Acknowledger = nil // the handler cannot acknowledge it
+	d.Acknowledger = nil // so that the handler cannot acknowledge the delivery
 	return &delivery{Raw: d, Message: inbox.Message{
 		Source: s.queue, Type: d.Type, Headers: ownHeaders(d), Payload: d.Body, Deliveries: deliveries(d),
 	}}
 }
 
 // Settle acknowledges, with one frame, all messages that were delivered before the first waiting
-// message. Each settled message behind that one is acknowledged with a frame of its own.
+// message. It acknowledges each settled message behind that waiting message with a frame of its
+// own.
 func (s *session) Settle(_ context.Context, held []*delivery) error {
 	prefix := 0
 	for prefix < len(held) && isSettled(held[prefix]) {
@@ -126,7 +128,8 @@ func isSettled(d *delivery) bool {
 	return settled
 }
 
-// failure returns the reason for which the broker has closed the channel, if it has, or err.
+// failure returns the reason for which the broker has closed the channel, or err if the broker has
+// given no reason.
 func (s *session) failure(err error) error {
 	if s.channel.IsClosed() {
 		if reason := <-s.closed; reason != nil {

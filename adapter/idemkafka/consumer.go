@@ -14,27 +14,27 @@ import (
 	"github.com/idem-go/idem/inbox/pull"
 )
 
-// Handler makes the effect of a message on tx. record is the record of Kafka with its headers. A
-// redriven dead letter has its topic, key, headers and value in record, and -1 as partition and
-// offset.
+// Handler makes the effect of a message on tx. record is the record of Kafka with its headers. For
+// a redriven dead letter, record has the topic, key, headers and value of the message, and -1 as
+// partition and offset.
 type Handler func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error
 
 // ConsumerConfig configures a Consumer. Its zero value works.
 type ConsumerConfig struct {
-	// Batch is the maximum of messages in one transaction, 256 by default.
+	// Batch is the maximum number of messages in one transaction, 256 by default.
 	Batch int
-	// Window is how far a partition is read beyond its first message that has to be tried again,
-	// 10,000 messages by default. The messages in the window are handled, except those with the key
-	// of such a message, which wait in memory. At the end of the window the partition waits, and
-	// other partitions continue.
+	// Window is how many messages of a partition are read beyond the first message that has to be
+	// tried again, 10,000 by default. Messages in the window are handled, unless an earlier message
+	// of their key has to be tried again: then they wait in memory. When the whole window is read,
+	// the partition waits, and other partitions continue.
 	Window int
 	// ID returns the ID of a message, by default its header "id". A message without an ID becomes a
 	// dead letter. See Position for producers that set no ID.
 	ID func(*kgo.Record) string
-	// Options are given to inbox.Batch. inbox.WithLanes handles several keys concurrently.
+	// Options are passed to inbox.Batch. inbox.WithLanes handles several keys concurrently.
 	Options []inbox.Option
-	// Logger is where dead letters, and errors of the brokers and the database, are logged. The
-	// default is slog.Default().
+	// Logger logs dead letters, and errors of the brokers and the database. The default is
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -49,8 +49,9 @@ type Consumer struct {
 // that reads its topics again under the same name handles no message twice. The Source of a message
 // is its topic.
 //
-// opts configure the client, with kgo.SeedBrokers and kgo.ConsumeTopics at least. They must not set
-// a group, functions for revoked partitions, or how offsets are committed.
+// opts configure the Kafka client, and must include kgo.SeedBrokers and kgo.ConsumeTopics. They
+// must not set a consumer group, callbacks for revoked or lost partitions, or options for
+// committing offsets.
 func NewConsumer(pool *pgxpool.Pool, name string, handle Handler, config ConsumerConfig, opts ...kgo.Opt) (*Consumer, error) {
 	if config.ID == nil {
 		config.ID = func(record *kgo.Record) string { return header(record, HeaderID) }
@@ -74,9 +75,10 @@ func NewConsumer(pool *pgxpool.Pool, name string, handle Handler, config Consume
 func (c *Consumer) Run(ctx context.Context) error { return c.loop.Run(ctx, c.open) }
 
 // Position returns an ID made of the position of a message in its topic. It is a ConsumerConfig.ID
-// for producers that set no ID. Each delivery of a message has the same Position, also after the
-// offsets were reset. A message that a non-idempotent producer has sent twice has two Positions,
-// and so has a message in a copy of its topic on another cluster.
+// for producers that set no ID. All deliveries of a message have the same Position, even after the
+// offsets were reset. If a non-idempotent producer sends a message twice, the two copies have
+// different Positions, and both are handled. The same is true of a copy of the message in another
+// cluster.
 func Position(record *kgo.Record) string {
 	// The time distinguishes topics that were created under the same name.
 	return fmt.Sprintf("%d/%d@%d", record.Partition, record.Offset, record.Timestamp.UnixMilli())

@@ -17,7 +17,7 @@ import (
 // PublisherConfig configures a Publisher. Its zero value works.
 type PublisherConfig struct {
 	// Timeout is how long the brokers may take to confirm a message, 10 s by default. After that
-	// they count as unavailable.
+	// time the brokers count as unavailable.
 	Timeout time.Duration
 }
 
@@ -30,11 +30,12 @@ type Publisher struct {
 var _ outbox.Publisher = (*Publisher)(nil)
 
 // NewPublisher returns a Publisher that uses client. It fails unless client is an idempotent
-// producer that waits for all in-sync replicas. That is the default of franz-go. A partitioner
-// other than the default has to map a key to the same partition each time.
+// producer that waits for all in-sync replicas. That is the default of franz-go. If the client has
+// another partitioner than the default, the partitioner must map a key to the same partition each
+// time.
 //
 // Make the client with kgo.ProducerLinger(0): the relay publishes the messages of a key one by one,
-// and each would wait for the linger.
+// and with a linger each of them would wait.
 func NewPublisher(client *kgo.Client, config PublisherConfig) (*Publisher, error) {
 	if client.OptValue(kgo.DisableIdempotentWrite) == true || client.OptValue(kgo.RequiredAcks) != kgo.AllISRAcks() {
 		return nil, errors.New("idemkafka: the client would lose messages; leave kgo.DisableIdempotentWrite out and set kgo.RequiredAcks(kgo.AllISRAcks())")
@@ -48,10 +49,10 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	return outbox.PublishEach(ctx, messages, p.send, concernsMessage)
 }
 
-// send returns nil when all in-sync replicas have the message. At the end of ctx it returns an
-// error. If the client does not know whether a broker has the message, it keeps retrying after
-// that, to leave no gap in its sequence numbers. The relay publishes such a message again, so it
-// may be stored twice.
+// send returns nil when all in-sync replicas have the message. When ctx or the timeout ends, send
+// returns an error. If the client does not know by then whether a broker has the message, the
+// client keeps retrying, to leave no gap in its sequence numbers. The relay also publishes the
+// message again, so the message may be stored twice.
 func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	record, err := encode(m)
 	if err != nil {
@@ -69,7 +70,7 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	}
 }
 
-// concernsMessage reports whether an error concerns its message alone, so that others can be
+// concernsMessage reports whether err concerns one message alone, so that the other messages can be
 // published.
 func concernsMessage(err error) bool {
 	return slices.ContainsFunc([]error{

@@ -18,9 +18,9 @@ const commitWithin = 5 * time.Second
 
 type delivery = pull.Delivery[*kgo.Record]
 
-// session is a member of the group. A rebalance can happen in Receive only: franz-go blocks it from
-// the end of a poll until the next Receive allows it, so that a batch is handled and its offsets
-// are committed first.
+// session is a member of the consumer group. A rebalance can happen only during Receive. franz-go
+// blocks rebalances from the end of a poll until the next Receive, so that a batch is handled and
+// its offsets are committed before its partitions are revoked.
 type session struct {
 	*Consumer
 	client *kgo.Client
@@ -34,11 +34,12 @@ type partitionID struct {
 	number int32
 }
 
-// partition is the state of an assigned partition. It exists once the first message is read.
+// partition is the state of an assigned partition, from the first message that the session
+// receives.
 type partition struct {
-	first     int64 // the offset of that message
+	first     int64 // the offset of the first received message
 	last      *kgo.Record
-	committed int64 // the offset up to which all is settled, as the group knows it
+	committed int64 // the committed offset: each message before it is settled
 	paused    bool
 	revoked   atomic.Bool
 }
@@ -63,7 +64,7 @@ func (s *session) Receive(ctx context.Context, limit int, wait time.Duration) ([
 	polling, cancel := context.WithTimeout(ctx, max(wait, time.Millisecond))
 	defer cancel()
 	if limit == 0 {
-		<-polling.Done() // then a poll returns nothing, and blocks rebalances
+		<-polling.Done() // the poll then returns no records; it is only needed to block rebalances again
 	}
 	fetches := s.client.PollRecords(polling, limit)
 	fetches.EachError(func(topic string, number int32, err error) {
@@ -92,13 +93,13 @@ func (s *session) delivery(record *kgo.Record) *delivery {
 		Payload: record.Value, Deliveries: 1,
 	}}
 	if record.Offset < p.first+s.window+int64(s.loop.Batch) {
-		d.Message.Deliveries = 2 // maybe: the process that had the partition before may have died of it
+		d.Message.Deliveries = 2 // possibly a redelivery: the process that had the partition before may have died of this message
 	}
 	return d
 }
 
-// revoke forgets partitions that are assigned to another member, which begins at the committed
-// offset.
+// revoke revokes the deliveries of partitions that are assigned to another member, and forgets
+// these partitions. The other member begins at the committed offset.
 func (s *session) revoke(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,9 +115,9 @@ func (s *session) revoke(_ context.Context, _ *kgo.Client, lost map[string][]int
 	s.client.ResumeFetchPartitions(lost)
 }
 
-// Settle commits how far each partition is settled: up to the first message that is held. A commit
-// that fails is made again by the next Settle. If none succeeds, the messages are delivered again,
-// as duplicates.
+// Settle commits for each partition the offset of the first message that is not settled. If a
+// commit fails, the next Settle commits again. If no commit succeeds, Kafka delivers the messages
+// again, and the inbox recognizes the duplicates.
 func (s *session) Settle(ctx context.Context, held []*delivery) error {
 	moved := s.moved(held)
 	if len(moved) == 0 {
@@ -138,9 +139,9 @@ func (s *session) Settle(ctx context.Context, held []*delivery) error {
 	return nil
 }
 
-// moved returns the record to commit for each partition whose record to commit has changed since
-// the last commit. That is the record before the first unsettled one, or the last record. It also
-// pauses and resumes partitions.
+// moved returns one record for each partition whose settled offset has changed since the last
+// commit: the record before the first unsettled record, or the last record if all are settled.
+// moved also pauses and resumes partitions.
 func (s *session) moved(held []*delivery) (moved []*kgo.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +168,7 @@ func (s *session) moved(held []*delivery) (moved []*kgo.Record) {
 }
 
 // limit pauses a partition that was read a whole window beyond its first unsettled message. It
-// resumes the partition when that distance is at most half a window.
+// resumes the partition when the partition was read at most half a window beyond that message.
 func (s *session) limit(id partitionID, p *partition, ahead int64) {
 	topics := map[string][]int32{id.topic: {id.number}}
 	switch {

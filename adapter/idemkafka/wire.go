@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// The headers that a message has besides its own. Debezium's outbox event router uses the same
-// header for the ID.
+// The headers that a Publisher adds for the ID and the type of a message. Debezium's outbox event
+// router uses the same header for the ID.
 const (
 	HeaderID   = "id"
 	HeaderType = "type"
@@ -44,14 +44,15 @@ func recordOf(m outbox.Message) *kgo.Record {
 	return record
 }
 
-// redriven returns the record of a redriven dead letter, which comes from no partition.
+// redriven returns a record for a redriven dead letter, which comes from the database and not from
+// a partition.
 func redriven(m inbox.Message) *kgo.Record {
 	record := recordOf(outbox.Message{ID: m.ID, Topic: m.Source, Key: m.Key, Type: m.Type, Headers: m.Headers, Payload: m.Payload})
 	record.Partition, record.Offset = -1, -1
 	return record
 }
 
-// header returns the value of the first header of that name.
+// header returns the value of the first header with the name, or "" if record has no such header.
 func header(record *kgo.Record, name string) string {
 	i := slices.IndexFunc(record.Headers, func(h kgo.RecordHeader) bool { return h.Key == name })
 	if i < 0 {

@@ -15,26 +15,28 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// Client calls tools. It sends a call again, under the same key, until there is an answer or the
-// attempts are used up, and opens another session after one has failed. The key is not part of the
-// arguments, so the model neither sees it nor makes it up. A Client is safe for concurrent use.
+// Client calls tools. It sends a call again, under the same key, until the server has executed the
+// call or refused it for good, or the attempts are used up. After a session has failed, the Client
+// opens another session. It sends the key in _meta and not in the arguments, so the model neither
+// sees nor invents the key. A Client is safe for concurrent use.
 type Client struct {
-	// Connect opens a session. It is called for the first call, and again after a session failed.
-	// Its context is never canceled, because some transports end a session with that context: bound
-	// the time of Connect by other means, such as the timeouts of the transport.
+	// Connect opens a session. The Client calls Connect before the first call of a tool, and again
+	// after a session has failed. The context of Connect is never canceled, because some transports
+	// end the session when that context ends. Limit the time of Connect by other means, such as the
+	// timeouts of the transport.
 	Connect func(context.Context) (*mcp.ClientSession, error)
 
 	// MaxAttempts is the maximum number of attempts of a call, including the first one. The default
 	// is 5.
 	MaxAttempts int
 
-	// AttemptTimeout is the timeout of one attempt, with its wait for Connect. The default is 30
-	// seconds.
+	// AttemptTimeout is the timeout of one attempt, including the wait for Connect. The default is
+	// 30 seconds.
 	AttemptTimeout time.Duration
 
 	// MinBackoff and MaxBackoff determine the backoff before retry n, counted from 0: a random time
-	// between 0 and min(MaxBackoff, MinBackoff·2ⁿ), in addition to the delay that the server asks
-	// for, of a minute at most. The defaults are 250 milliseconds and 10 seconds.
+	// between 0 and min(MaxBackoff, MinBackoff·2ⁿ). The delay that the server asks for, at most a
+	// minute, is added. The defaults are 250 milliseconds and 10 seconds.
 	MinBackoff, MaxBackoff time.Duration
 
 	mu         sync.Mutex
@@ -42,27 +44,26 @@ type Client struct {
 	connecting *connecting // nil unless Connect is in progress
 }
 
-// connecting is a Connect in progress, for which all calls wait.
+// connecting is a call of Connect in progress. All attempts without a session wait for its end.
 type connecting struct {
 	done   chan struct{} // closed when err is set
 	err    error
-	closed bool // Close was called meanwhile
+	closed bool // Client.Close was called while Connect was in progress
 }
 
 type keyKey struct{}
 
-// WithKey returns a context whose calls have the given key. Use a key that outlives the process,
-// such as the ID of the conversation together with the number of the step. Without it, each call
-// gets a random key.
+// WithKey returns a context that gives the key to the calls of CallTool with this context. Use a
+// key that a restarted process computes again, such as the ID of the conversation together with the
+// number of the step. Without WithKey, each call gets a random key.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, keyKey{}, key)
 }
 
-// CallTool calls a tool until there is an answer. The key is the one in params.Meta, that of
-// [WithKey], or a random one. CallTool returns the error of the last attempt. If that error has a
-// [Refusal] with Retryable false, the call was not executed, except with the reason [Broken]. With
-// that reason, and after any other error, the call may have been executed: call again with the same
-// key.
+// CallTool calls a tool, with retries: see [Client]. It uses the key in params.Meta, or else the
+// key of [WithKey], or else a random key. CallTool returns the error of the last attempt. If that
+// error has a [Refusal] with Retryable false and a reason other than [Broken], the call was not
+// executed. After any other error, the call may have been executed: call again with the same key.
 func (c *Client) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
 	keyed := *params
 	keyed.Meta = maps.Clone(params.Meta)
@@ -90,9 +91,9 @@ func (c *Client) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp
 	}
 }
 
-// attempt sends the call once. If the session has failed before the server answered, attempt drops
-// the session. It keeps a session if the caller ended the call, or if the transport refused only
-// this request.
+// attempt sends the call once. If no answer arrives, attempt drops the session, because the session
+// may have failed. It keeps the session if the caller ended the call, or if the transport refused
+// only this request.
 func (c *Client) attempt(callerCtx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
 	ctx, cancel := context.WithTimeout(callerCtx, cmp.Or(c.AttemptTimeout, 30*time.Second))
 	defer cancel()
@@ -100,7 +101,7 @@ func (c *Client) attempt(callerCtx context.Context, params *mcp.CallToolParams) 
 	if err != nil {
 		return nil, err
 	}
-	sent := *params // the session adds to the _meta of a call
+	sent := *params // session.CallTool writes to the _meta of its argument
 	sent.Meta = maps.Clone(params.Meta)
 	result, err := session.CallTool(ctx, &sent)
 	if err != nil && callerCtx.Err() == nil && !isAnswer(err) && !isRejected(err) {
@@ -109,7 +110,8 @@ func (c *Client) attempt(callerCtx context.Context, params *mcp.CallToolParams) 
 	return result, err
 }
 
-// connected returns the session, and opens one if there is none. All calls share one Connect.
+// connected returns the session, and opens one if there is none. Concurrent attempts share one call
+// of Connect.
 func (c *Client) connected(ctx context.Context) (*mcp.ClientSession, error) {
 	for {
 		c.mu.Lock()
@@ -146,8 +148,8 @@ func (c *Client) connect(ctx context.Context, opening *connecting) {
 	close(opening.done)
 }
 
-// drop closes a session that has failed. Other calls may have replaced it already. Close waits for
-// all calls of the session, so drop does not wait for Close.
+// drop closes a session that has failed. Another attempt may already have replaced the session in
+// c. Close waits for all calls of the session, so drop does not wait for Close.
 func (c *Client) drop(failed *mcp.ClientSession) {
 	c.mu.Lock()
 	if c.session == failed {
@@ -180,14 +182,15 @@ func (c *Client) backoff(retry int) time.Duration {
 	return rand.N(limit + 1)
 }
 
-// Codes of errors that the SDK itself makes, in the form of an answer.
+// Codes of errors that the SDK of the client returns as a *jsonrpc.Error, although the server has
+// not answered.
 const (
 	codeClientClosing = -32003 // the session has ended
 	codeServerClosing = -32004 // the session has ended
 	codeRejected      = -32005 // the transport refused one request; the session is intact
 )
 
-// isAnswer reports whether err is an answer of the server.
+// isAnswer reports whether err is an answer of the server, and not an error of the SDK.
 func isAnswer(err error) bool {
 	answer, ok := errors.AsType[*jsonrpc.Error](err)
 	return ok && answer.Code != codeClientClosing && answer.Code != codeServerClosing && answer.Code != codeRejected

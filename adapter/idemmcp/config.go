@@ -16,34 +16,35 @@ import (
 
 // Config configures a Server. Scope and Tools are required.
 type Config struct {
-	// Scope returns the scope of a call, made from the caller and the tool, for example
-	// idem.Scope(tenant, req.Params.Name). A caller that sends the same scope, key and arguments
-	// gets the recorded result, so identify the caller by verified credentials, such as
-	// req.Extra.TokenInfo, and not by anything that the client can choose. A call for which Scope
-	// returns an error is refused with that error.
+	// Scope returns the scope of a call, which identifies the caller and the tool, for example
+	// idem.Scope(tenant, req.Params.Name). A call with the scope, key and arguments of an earlier
+	// call gets the recorded result of the earlier call. So identify the caller by verified
+	// credentials, such as req.Extra.TokenInfo, and not by anything that the client can choose. If
+	// Scope returns an error, the client gets the error and the call is not executed.
 	Scope func(ctx context.Context, req *mcp.CallToolRequest) (string, error)
 
 	// Tools are the tools that need a key. Calls of other tools pass through untouched.
 	Tools map[string]Source
 
-	// RecordError reports whether a result with isError is recorded. If so, the writes of the
-	// handler are rolled back all the same, and later calls with the key get this result. By
-	// default no such result is recorded.
+	// RecordError reports whether to record a result with isError. The writes of the handler are
+	// rolled back in either case. Later calls with the key get the recorded result. By default, no
+	// result with isError is recorded.
 	RecordError func(*mcp.CallToolResult) bool
 
 	// Options are passed to idem.Do.
 	Options []idem.Option
 
-	// Logger logs the cause of the refusals that are not mistakes of the client. Keys are abridged
-	// in the log. The default is slog.Default().
+	// Logger logs the causes of refusals with the reasons OutcomeUnknown, NotExecuted and Broken.
+	// Keys are abridged in the log. The default is slog.Default().
 	Logger *slog.Logger
 }
 
-// Source says where to find the key of a call that has none in _meta, under [KeyMeta], and none in
-// the HTTP header [KeyHeader]. Make one with [FromClient], [FromArgument] or [FromArguments].
+// Source says how to get the key of a call if the client has sent no key in _meta under [KeyMeta]
+// and none in the HTTP header [KeyHeader]. [FromClient], [FromArgument] and [FromArguments] return
+// a Source.
 type Source struct {
 	kind     sourceKind
-	argument []string // the names that lead to it
+	argument []string // the name of the argument, and the names of the members that lead to the key
 	within   time.Duration
 }
 
@@ -55,27 +56,28 @@ const (
 	fromArguments
 )
 
-// FromClient refuses a call that has no key in _meta and none in the header.
+// FromClient returns a Source that requires a key from the client: a call without a key in _meta
+// and in the header is refused.
 func FromClient() Source { return Source{kind: fromClient} }
 
-// FromArgument takes the key from an argument of the tool, a string. Further names lead to a member
-// of an object: FromArgument("meta", "idempotency-key") is the place that the Universal Commerce
-// Protocol prescribes. The host must set the argument, and not the model: a model would make up
-// another key for a repetition.
+// FromArgument returns a Source that takes the key from a string argument of the tool. If the
+// argument is an object, further names lead to the member with the key: the Universal Commerce
+// Protocol prescribes FromArgument("meta", "idempotency-key"). The host program must set the
+// argument. A model would invent another key when it repeats a call.
 //
-// Such a tool is listed with idempotentHint: a call with the same arguments has no further effect
-// as long as its record is retained.
+// tools/list shows a tool with this Source with idempotentHint, because a second call with the same
+// arguments has no effect while the record of the first call is stored.
 func FromArgument(name string, names ...string) Source {
 	return Source{kind: fromArgument, argument: append([]string{name}, names...)}
 }
 
-// FromArguments derives the key from all arguments: a call with the same arguments, less than this
-// time after the first one, is taken for a repetition. The record expires after that time, whatever
-// the other options say.
+// FromArguments returns a Source that derives the key from all arguments. Until the given duration
+// has passed since the first call, another call with the same arguments counts as a repetition.
+// Then the record expires, even if Config.Options set another TTL.
 //
-// The risk is a caller that means to do the same thing twice in this time: the second call has no
-// effect and gets the result of the first one. Use FromArguments only for tools for which that
-// cannot happen or does no harm.
+// If a caller wants the same effect twice within that duration, the second call has no effect and
+// gets the result of the first call. Use FromArguments only for tools for which that cannot happen
+// or does no harm.
 func FromArguments(within time.Duration) Source { return Source{kind: fromArguments, within: within} }
 
 func (s Source) check(tool string) error {

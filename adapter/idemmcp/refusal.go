@@ -13,7 +13,7 @@ import (
 // Reason says why the middleware answered instead of the handler.
 type Reason string
 
-// The reasons.
+// The reasons of a Refusal.
 const (
 	KeyMissing       Reason = "IDEMPOTENCY_KEY_MISSING"
 	ArgumentsInvalid Reason = "IDEMPOTENCY_ARGUMENTS_INVALID" // idem.HashJSON does not accept the arguments
@@ -22,17 +22,19 @@ const (
 	InProgress       Reason = "IDEMPOTENCY_IN_PROGRESS"     // call again with the same key
 	OutcomeUnknown   Reason = "IDEMPOTENCY_OUTCOME_UNKNOWN" // call again with the same key
 	NotExecuted      Reason = "IDEMPOTENCY_NOT_EXECUTED"    // call again with the same key
-	Broken           Reason = "IDEMPOTENCY_BROKEN"          // see the log of the server; may have been executed
+	Broken           Reason = "IDEMPOTENCY_BROKEN"          // see the log of the server; the call may have been executed
 )
 
-// Refusal is the data of the protocol error with which the middleware answers.
+// Refusal is the data of the protocol error with which the middleware answers a call that it
+// refuses.
 type Refusal struct {
 	Reason       Reason `json:"reason"`
 	Retryable    bool   `json:"retryable"` // the same call, with the same key, may succeed later
 	RetryAfterMS int64  `json:"retryAfterMs,omitempty"`
 }
 
-// retryAfter returns the delay that the server asks for, or 0 for an impossible one.
+// retryAfter returns the delay that the server asks for, or 0 if that delay is negative or above an
+// hour.
 func (r Refusal) retryAfter() time.Duration {
 	if r.RetryAfterMS < 0 || r.RetryAfterMS > int64(time.Hour/time.Millisecond) {
 		return 0
@@ -40,7 +42,7 @@ func (r Refusal) retryAfter() time.Duration {
 	return time.Duration(r.RetryAfterMS) * time.Millisecond
 }
 
-// RefusalOf returns the Refusal in an error of a call, and whether there is one.
+// RefusalOf returns the Refusal in err, the error of a call, and reports whether err has one.
 func RefusalOf(err error) (Refusal, bool) {
 	var refusal Refusal
 	answer, ok := errors.AsType[*jsonrpc.Error](err)
@@ -50,11 +52,13 @@ func RefusalOf(err error) (Refusal, bool) {
 	return refusal, refusal.Reason != ""
 }
 
-// codeReused is the code that the Universal Commerce Protocol prescribes for a reused key.
+// codeReused is the error code that the Universal Commerce Protocol prescribes if a key is used
+// again with other arguments.
 const codeReused = -32000
 
-// refuse returns a protocol error. Its code is that of an internal error if the call may succeed
-// later or the server is at fault, and otherwise codeReused or "invalid params".
+// refuse returns a protocol error with a Refusal. Its code is that of an internal error if the call
+// may succeed later or the server is at fault, codeReused if the key was used with other arguments,
+// and otherwise that of invalid parameters.
 func refuse(reason Reason, text string, retryable bool, after time.Duration) error {
 	data, err := json.Marshal(Refusal{Reason: reason, Retryable: retryable, RetryAfterMS: after.Milliseconds()})
 	if err != nil {
@@ -70,8 +74,8 @@ func refuse(reason Reason, text string, retryable bool, after time.Duration) err
 	return &jsonrpc.Error{Code: code, Message: text, Data: data}
 }
 
-// refusalFor returns the refusal for an error of idem.Do, and whether the operators should see the
-// error in the log. It returns nil for any other error.
+// refusalFor returns the refusal for an error of idem.Do, and whether to log the error. It returns
+// nil if err is not an error for which the caller can be given a reason.
 func refusalFor(err error) (refused error, log bool) {
 	progress, isInProgress := errors.AsType[*idem.InProgressError](err)
 	switch {

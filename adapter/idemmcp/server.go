@@ -22,19 +22,19 @@ import (
 // KeyHeader is the HTTP header that carries the key. A key in _meta takes precedence.
 const KeyHeader = "Idempotency-Key"
 
-// Names in _meta.
+// Names of the members of _meta that this package uses.
 const (
-	KeyMeta      = "idempotency-key"      // in a call: its key
-	ReplayedMeta = "idempotency-replayed" // in a result: true if an earlier call recorded it
+	KeyMeta      = "idempotency-key"      // in a call: the key of the call
+	ReplayedMeta = "idempotency-replayed" // in a result: true if an earlier call recorded the result
 )
 
 type txKey struct{}
 
 // Tx returns the transaction of the call that ctx belongs to. The rules of [idem.Do] apply: the
-// handler must not commit it or roll it back, and must not use it after returning.
-// [idem.ExecutionID] accepts it.
+// handler must not commit the transaction, roll it back, or use it after returning.
+// [idem.ExecutionID] accepts the transaction.
 //
-// Tx panics if ctx is not the context of a handler under [Server.Middleware] whose tool is one of
+// Tx panics unless ctx is the context of a handler that [Server.Middleware] runs, for a tool in
 // Config.Tools.
 func Tx(ctx context.Context) pgx.Tx {
 	tx, ok := ctx.Value(txKey{}).(pgx.Tx)
@@ -44,12 +44,14 @@ func Tx(ctx context.Context) pgx.Tx {
 	return tx
 }
 
-// Middleware makes the calls of Config.Tools idempotent. It must run after the middleware that
-// authenticates, or a stranger gets recorded results. Pass both in one call, the outer one first:
+// Middleware makes the calls of the tools in Config.Tools idempotent. It must run after the
+// middleware that authenticates the caller. Otherwise a caller without credentials could get
+// recorded results. Pass both to AddReceivingMiddleware in one call, the authentication first:
 //
 //	server.AddReceivingMiddleware(authenticate, keyed.Middleware)
 //
-// Middleware that runs after it runs again whenever the handler runs again.
+// If idem.Do runs the handler again, it also runs the middleware between this one and the handler
+// again.
 func (s *Server) Middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch req := req.(type) {
@@ -68,7 +70,7 @@ func (s *Server) Middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// annotated sets idempotentHint on tools whose key is an argument.
+// annotated returns a copy of list with idempotentHint set on the tools whose key is an argument.
 func (s *Server) annotated(list *mcp.ListToolsResult) *mcp.ListToolsResult {
 	annotated := *list
 	annotated.Tools = slices.Clone(list.Tools)
@@ -101,7 +103,8 @@ func (s *Server) call(ctx context.Context, method string, req *mcp.CallToolReque
 	if err != nil {
 		return nil, refuse(ArgumentsInvalid, "the arguments are not a JSON document that has one meaning: "+err.Error(), false, 0)
 	}
-	// Two tools with the same scope, key and arguments do not share a result.
+	// The hash includes the name of the tool, so that two tools with the same scope, key and
+	// arguments do not share a result.
 	hash = idem.HashBytes([]byte(req.Params.Name), hash[:])
 	options := s.config.Options
 	key, ok := keyOf(req, arguments, source)
@@ -131,7 +134,7 @@ func (s *Server) call(ctx context.Context, method string, req *mcp.CallToolReque
 }
 
 // keyOf returns the key of a call, or "" if the call has none. It reports false if the key is empty
-// or not a string, and for more than one header.
+// or not a string, or if the request has the header KeyHeader several times.
 func keyOf(req *mcp.CallToolRequest, arguments []byte, source Source) (string, bool) {
 	if sent, ok := req.Params.Meta[KeyMeta]; ok {
 		key, ok := sent.(string)
@@ -157,7 +160,7 @@ func keyOf(req *mcp.CallToolRequest, arguments []byte, source Source) (string, b
 	return key, err == nil && key != ""
 }
 
-// execution is a call whose handler runs, perhaps more than once.
+// execution is a call of a tool during idem.Do, which runs the handler one or more times.
 type execution struct {
 	server *Server
 	method string
@@ -168,8 +171,8 @@ type execution struct {
 	lost   bool                // the connection of the transaction was closed when the last run ended
 }
 
-// run runs the handler once, with a copy of the request, and returns its result in the form in
-// which idem.Do records it.
+// run runs the handler once, with a copy of the request. It returns the result of the handler as
+// the Response that idem.Do records.
 func (e *execution) run(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
 	req, params := *e.req, *e.req.Params
 	params.Meta, params.Arguments = maps.Clone(params.Meta), bytes.Clone(params.Arguments)
@@ -198,8 +201,8 @@ func (e *execution) run(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
 	return idem.Response{Status: http.StatusOK, Body: body}, nil
 }
 
-// failed returns the answer for an error of idem.Do: the result or the error of the handler, or a
-// refusal.
+// failed returns the answer to the client after an error of idem.Do: the result of the handler, the
+// error of the handler, or a refusal.
 func (e *execution) failed(ctx context.Context, err error) (mcp.Result, error) {
 	inDoubt := errors.Is(err, idem.ErrOutcomeUnknown)
 	if !inDoubt && (ctx.Err() != nil || !e.isOfTheDatabase(err) || !idem.Retryable(err)) {
@@ -223,22 +226,24 @@ func (e *execution) failed(ctx context.Context, err error) (mcp.Result, error) {
 }
 
 // isOfTheDatabase reports whether err comes from Postgres. An I/O error counts only if the
-// connection of the transaction is closed. Otherwise it may come from a call that the handler made.
+// connection of the transaction is closed. Otherwise the error may come from a call of the handler
+// to another system.
 func (e *execution) isOfTheDatabase(err error) bool {
 	_, answered := errors.AsType[*pgconn.PgError](err)
 	_, refused := errors.AsType[*pgconn.ConnectError](err)
 	return answered || refused || e.lost
 }
 
-// broken logs err and returns a refusal that does not show it. The call may have been executed: its
-// recorded result may be unreadable, or the handler may have ended the transaction.
+// broken logs err and returns a refusal with the reason Broken, without the text of err. The call
+// may have been executed: its recorded result may be unreadable, or the handler may have committed
+// the transaction itself.
 func (s *Server) broken(ctx context.Context, req *mcp.CallToolRequest, err error) error {
 	s.config.Logger.ErrorContext(ctx, "idemmcp: a call could not be executed", "tool", req.Params.Name, "error", err)
 	return refuse(Broken, "the server failed, and may have executed the call", false, 0)
 }
 
-// decode returns a recorded result as a replay. It keeps the structured content as raw JSON,
-// because a float64 would round large numbers.
+// decode decodes a recorded result and marks it as a replay. It keeps the structured content as raw
+// JSON, because a float64 would round large numbers.
 func decode(body []byte) (*mcp.CallToolResult, error) {
 	var result mcp.CallToolResult
 	var raw struct {
@@ -258,8 +263,8 @@ func decode(body []byte) (*mcp.CallToolResult, error) {
 }
 
 // failure wraps a protocol error of the handler, to distinguish it from errors of idem.Do. If the
-// handler returned idem.Reject, failure hides that from Do: only Config.RecordError decides what is
-// recorded.
+// handler returned an error of idem.Reject, failure hides it from Do, which would record a
+// response. Only Config.RecordError decides what is recorded.
 type failure struct{ error }
 
 func (f *failure) Is(target error) bool { return errors.Is(f.error, target) }
@@ -267,8 +272,9 @@ func (f *failure) As(target any) bool {
 	return reflect.TypeOf(target) != rejection && errors.As(f.error, target)
 }
 
-// unrecorded is the error returned to idem.Do for a result that must not be recorded. It exposes
-// the cause of the result, so that Do runs the handler again after a serialization failure.
+// unrecorded is the error that makes idem.Do roll back when a result must not be recorded. It wraps
+// the error in the result, so that Do recognizes a serialization failure and runs the handler
+// again.
 type unrecorded struct{ cause error }
 
 func (u *unrecorded) Error() string { return fmt.Sprintf("the tool failed: %v", u.cause) }
@@ -279,6 +285,6 @@ func (u *unrecorded) As(target any) bool {
 	return u.cause != nil && reflect.TypeOf(target) != rejection && errors.As(u.cause, target)
 }
 
-// rejection is the type of the target with which errors.As looks for an error of idem.Reject. The
-// As methods above do not find such an error.
+// rejection is the type of the target with which idem.Do finds an error of idem.Reject by
+// errors.As. The As methods above report false for this type.
 var rejection = reflect.PointerTo(reflect.TypeOf(idem.Reject(idem.Response{})))

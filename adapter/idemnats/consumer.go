@@ -14,31 +14,32 @@ import (
 )
 
 // Handler makes the effect of a message on tx. msg is the delivery of JetStream with its headers;
-// the handler must not acknowledge it. A redriven dead letter has its payload and headers in msg,
-// and no subject or metadata.
+// the handler must not acknowledge it. For a redriven dead letter, msg has the payload and the
+// headers of the message, but no subject and no metadata.
 type Handler func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error
 
 // ConsumerConfig configures a Consumer. Its zero value works.
 type ConsumerConfig struct {
-	// Ordered keeps the order of each key. A message waits in memory behind the messages of its key
-	// that have to be tried again. If another process of the JetStream consumer dies, all messages
-	// behind those that the process held wait for these, for at most AckWait. Ordered costs a
-	// request to the broker for each batch. Run one process at a time: set a pinned priority group
-	// (Group), or divide the subjects among several JetStream consumers.
+	// Ordered handles the messages of each key in order. A message waits in memory while an earlier
+	// message of its key has to be tried again. If another process of the JetStream consumer dies,
+	// later messages wait until the broker has redelivered the messages of that process, at most
+	// AckWait. Ordered costs a request to the broker for each batch. Only one process at a time
+	// should receive from the JetStream consumer: set a pinned priority group (Group), or divide
+	// the subjects among several JetStream consumers.
 	Ordered bool
 	// Group is the priority group of the JetStream consumer, if it has one.
 	Group string
-	// Batch is the maximum of messages in one transaction, 256 by default.
+	// Batch is the maximum number of messages in one transaction, 256 by default.
 	Batch int
 	// ID returns the ID of a message, by default its header Nats-Msg-Id. A message without an ID
 	// becomes a dead letter. See Position for producers that set no ID.
 	ID func(jetstream.Msg) string
 	// Key returns the key of a message, by default its header Idem-Key.
 	Key func(jetstream.Msg) string
-	// Options are given to inbox.Batch. inbox.WithLanes handles several keys concurrently.
+	// Options are passed to inbox.Batch. inbox.WithLanes handles several keys concurrently.
 	Options []inbox.Option
-	// Logger is where dead letters, and errors of the broker and the database, are logged. The
-	// default is slog.Default().
+	// Logger logs dead letters, and errors of the broker and the database. The default is
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -53,8 +54,9 @@ type Consumer struct {
 // consumers with the same name do not handle the same message twice. The Source of a message is the
 // name of its stream.
 //
-// NewConsumer fails if source limits the number of deliveries, or if it does not require explicit
-// acknowledgments.
+// NewConsumer fails if the JetStream consumer source limits the number of deliveries or does not
+// require explicit acknowledgments. It also fails if source has priority groups and
+// ConsumerConfig.Group is empty.
 func NewConsumer(pool *pgxpool.Pool, name string, source jetstream.Consumer, handle Handler, config ConsumerConfig) (*Consumer, error) {
 	switch c := source.CachedInfo().Config; {
 	case c.AckPolicy != jetstream.AckExplicitPolicy:
@@ -82,15 +84,15 @@ func NewConsumer(pool *pgxpool.Pool, name string, source jetstream.Consumer, han
 	return &Consumer{loop: loop, source: source, group: config.Group}, nil
 }
 
-// Run handles messages until ctx ends. Then it releases the messages that it holds, so that
-// JetStream delivers them to another process at once. It survives an unavailable broker or
+// Run handles messages until ctx ends. Then it releases the messages that are not acknowledged, so
+// that JetStream delivers them to another process at once. It survives an unavailable broker or
 // database. It returns an error only if the connection to NATS was closed for good, or if the inbox
 // refuses the name of the stream.
 func (c *Consumer) Run(ctx context.Context) error { return c.loop.Run(ctx, c.open) }
 
 // Position returns an ID made of the position of a message in its stream. It is a ConsumerConfig.ID
-// for producers that set no ID. Each delivery of a message has the same Position, but a message
-// that its producer has stored twice has two.
+// for producers that set no ID. All deliveries of a message have the same Position. If a producer
+// stores a message twice, the two copies have different Positions, and both are handled.
 func Position(msg jetstream.Msg) string {
 	meta, err := msg.Metadata()
 	if err != nil {

@@ -12,25 +12,27 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// predecessors finds out whether all earlier messages of the stream are settled or held by this
-// process. With Ordered, a message is handled only then: JetStream redelivers the messages of a
-// dead process after AckWait, behind the messages that it delivers meanwhile.
+// predecessors is used to check whether each earlier message of the stream is settled or is held by
+// this process. With Ordered, a message is handled only if the check succeeds. Otherwise a dead
+// process may have had an earlier message, which JetStream redelivers only after AckWait, behind
+// later messages.
 //
-// The broker reports how many messages are pending, and the sequence number of the last message
-// that it has delivered. If this process holds that many messages up to that number, no other
-// process holds a message.
+// The broker reports the number of delivered messages that are not acknowledged, and the sequence
+// number of the last delivered message. If this process holds as many messages up to that sequence
+// number, no other process has one of them.
 type predecessors struct {
-	since time.Time // when messages began to wait; zero if none does
+	since time.Time // when the waiting messages began to wait; zero if no message waits
 	asked time.Time
 	info  *jetstream.ConsumerInfo
 }
 
-// longestYield is the longest time for which a process fetches nothing after a release.
+// longestYield is the longest time for which a process fetches nothing after it has released its
+// messages to another process.
 const longestYield = 2 * time.Second
 
 // admit returns the messages that may be handled, in the order of the stream. With Ordered, these
-// are the messages whose predecessors are settled or held. recheck is the time after which admit
-// must be called again.
+// are the messages whose predecessors are settled, or held by this process. recheck is how long the
+// caller may wait before it calls admit again.
 func (s *session) admit(ctx context.Context) (admitted []*delivery, recheck time.Duration) {
 	p, now := &s.predecessors, time.Now()
 	s.mu.Lock()
@@ -56,15 +58,15 @@ func (s *session) admit(ctx context.Context) (admitted []*delivery, recheck time
 		p.since, p.info = time.Time{}, nil
 		return s.takeUpTo(last), 0
 	}
-	if now.Sub(p.since) > 2*s.ackWait { // two processes wait for what the other one holds
+	if now.Sub(p.since) > 2*s.ackWait { // two processes wait for messages that the other process holds
 		s.release()
-		s.nextFetch = now.Add(rand.N(longestYield)) // so that the other one can fetch all of it
+		s.nextFetch = now.Add(rand.N(longestYield)) // so that the other process can fetch all these messages
 		p.since, p.info = time.Time{}, nil
 	}
 	return nil, p.pause()
 }
 
-// delivered returns how many messages the session holds whose sequence number is at most last.
+// delivered returns the number of held messages whose sequence number is at most last.
 func (s *session) delivered(last uint64) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +78,8 @@ func (s *session) delivered(last uint64) (n int) {
 	return n
 }
 
-// takeUpTo removes the messages up to a sequence number from waiting.
+// takeUpTo removes the messages with sequence numbers up to last from s.waiting, and returns them
+// in order.
 func (s *session) takeUpTo(last uint64) (taken []*delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +92,7 @@ func (s *session) takeUpTo(last uint64) (taken []*delivery) {
 	return taken
 }
 
-// pause is how long to wait before the broker is asked again.
+// pause returns the time between two requests to the broker for its counts.
 func (p *predecessors) pause() time.Duration {
 	return min(max(time.Since(p.since)/4, 2*time.Millisecond), 200*time.Millisecond)
 }

@@ -16,13 +16,14 @@ import (
 
 // PublisherConfig configures a Publisher. Its zero value works.
 type PublisherConfig struct {
-	// Subject returns the subject of a message, by default its topic. Encode a key from outside
-	// before it becomes a part of a subject. A message with an invalid subject is not published and
-	// becomes a dead letter. So does a message whose subject belongs to the server, with the prefix
-	// $ or _INBOX.: a message to $JS.API.STREAM.PURGE.ORDERS would empty a stream.
+	// Subject returns the subject of a message, by default its topic. If a part of a subject comes
+	// from outside of the program, encode it. A message with an invalid subject is not published
+	// and becomes a dead letter. The same happens to a message whose subject has the prefix $ or
+	// _INBOX., because the server reserves these prefixes: a message to $JS.API.STREAM.PURGE.ORDERS
+	// would empty a stream.
 	Subject func(outbox.Message) string
-	// Timeout is how long the broker may take to confirm a message, 5 s by default. After that it
-	// counts as unavailable.
+	// Timeout is how long the broker may take to confirm a message, 5 s by default. After that time
+	// the broker counts as unavailable.
 	Timeout time.Duration
 }
 
@@ -48,7 +49,8 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	return outbox.PublishEach(ctx, messages, p.send, concernsMessage)
 }
 
-// send returns nil when a stream has stored the message, now or in an earlier attempt.
+// send publishes one message. It returns nil if a stream has stored the message, now or in an
+// earlier attempt.
 func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
 	defer cancel()
@@ -66,7 +68,7 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	if !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		return err
 	}
-	// Either no stream has this subject, or JetStream is unavailable.
+	// ErrNoStreamResponse has two causes: no stream has this subject, or JetStream is unavailable.
 	if _, lookup := p.js.StreamNameBySubject(ctx, msg.Subject); errors.Is(lookup, jetstream.ErrStreamNotFound) {
 		return lookup
 	}
@@ -74,17 +76,19 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 }
 
 // isFull reports whether a message was refused because its stream, its account or the server has no
-// room. Then the whole call is marked with RetryLater, so that the relay waits. After an error
-// without a mark it would publish the messages one by one. A full stream confirms a message that it
-// has stored before, so the relay would count an attempt of the others.
+// room. send marks such an error with RetryLater, so that the relay waits and counts no attempt.
+// Without the mark, the relay would publish the messages one by one. A full stream still confirms a
+// message that it has stored before. After such a confirmation the relay would count an attempt of
+// each refused message.
 func isFull(err error) bool {
 	const accountFull, serverBusy, memoryFull, diskFull, streamFull = 10002, 10023, 10028, 10047, 10077
 	var api *jetstream.APIError
 	return errors.As(err, &api) && slices.Contains([]jetstream.ErrorCode{accountFull, serverBusy, memoryFull, diskFull, streamFull}, api.ErrorCode)
 }
 
-// concernsMessage reports whether an error concerns its message alone, so that others can be
-// published. The error of a full account has Code 400 as well, but concerns every message.
+// concernsMessage reports whether err concerns one message alone, so that the other messages can be
+// published. Errors with Code 400 do, except the error of a full account, which concerns every
+// message.
 func concernsMessage(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.Code == 400 && !isFull(err) || slices.ContainsFunc([]error{

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	fetchWait = 500 * time.Millisecond // Close waits for the fetch in progress
+	fetchWait = 500 * time.Millisecond // short, because Close waits for the fetch in progress
 
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = 5 * time.Second
@@ -27,24 +27,24 @@ const (
 type delivery = pull.Delivery[jetstream.Msg]
 
 // session is a pull.Session. It keeps each fetched message, and extends the deadline of the
-// message, until the message is acknowledged or released. Receive starts a fetch if none is in
-// progress. So messages arrive while handlers run.
+// message, until the message is acknowledged or released. Fetches run in a goroutine that Receive
+// starts, so messages also arrive while handlers run.
 type session struct {
 	*Consumer
 	ackWait       time.Duration
 	stopExtending func()
-	fetchDone     chan error    // receives the error of the fetch in progress; nil if there is none
-	wake          chan struct{} // wakes Receive: a message was fetched, or the fetch has ended
+	fetchDone     chan error    // receives the error of the fetch in progress; the channel is nil if no fetch is in progress
+	wake          chan struct{} // wakes Receive when a message was fetched or the fetch has ended
 
-	// Receive alone uses these.
+	// Only Receive and the functions that it calls use the next three fields.
 	predecessors predecessors
-	nextFetch    time.Time     // the earliest start: after a failed fetch, or after a release
-	backoff      time.Duration // after the next failed fetch
+	nextFetch    time.Time     // the earliest start of a fetch, set after a failed fetch or a release
+	backoff      time.Duration // the wait after the next failed fetch
 
 	mu      sync.Mutex
-	held    map[uint64]jetstream.Msg // the latest delivery of each message, by its sequence number
-	waiting map[uint64]*delivery     // deliveries that Receive has not returned yet
-	revoked *atomic.Bool             // shared by the deliveries since the last release
+	held    map[uint64]jetstream.Msg // the latest delivery of each fetched message that is not settled, by sequence number
+	waiting map[uint64]*delivery     // the held messages that Receive has not returned yet, by sequence number
+	revoked *atomic.Bool             // the flag Revoked of all deliveries since the last release
 }
 
 func (c *Consumer) open(ctx context.Context) (pull.Session[jetstream.Msg], error) {
@@ -56,7 +56,7 @@ func (c *Consumer) open(ctx context.Context) (pull.Session[jetstream.Msg], error
 		s.ackWait = min(s.ackWait, wait)
 	}
 	s.release()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // deadlines are extended until Close, while the last batch commits
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // deadlines are extended until Close, because the last batch may commit after the end of ctx
 	var extending sync.WaitGroup
 	extending.Go(func() { s.extend(ctx) })
 	s.stopExtending = func() {
@@ -66,8 +66,8 @@ func (c *Consumer) open(ctx context.Context) (pull.Session[jetstream.Msg], error
 	return s, nil
 }
 
-// Close implements pull.Session. It waits for the last fetch: a message that arrived later would be
-// delivered again only after AckWait.
+// Close implements pull.Session. It waits for the fetch in progress before it releases the
+// messages. JetStream would redeliver a message that arrived after the release only after AckWait.
 func (s *session) Close() {
 	if s.fetchDone != nil {
 		<-s.fetchDone
@@ -76,24 +76,25 @@ func (s *session) Close() {
 	s.release()
 }
 
-// release returns all messages to the broker, which delivers them again at once, in their order.
+// release returns all held messages to the broker, which delivers them again at once, in their
+// order. It revokes their deliveries.
 func (s *session) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, seq := range slices.Sorted(maps.Keys(s.held)) {
-		_ = s.held[seq].Nak() // after a lost Nak the broker delivers again after AckWait
+		_ = s.held[seq].Nak() // if the Nak is lost, the broker delivers the message again after AckWait
 	}
 	s.revoked.Store(true)
 	s.held, s.waiting, s.revoked = map[uint64]jetstream.Msg{}, map[uint64]*delivery{}, &atomic.Bool{}
 }
 
-// extend extends the deadlines of the messages held until ctx is done.
+// extend extends the deadlines of the held messages again and again until ctx is done.
 func (s *session) extend(ctx context.Context) {
 	for ctx.Err() == nil {
 		sleep(ctx, s.ackWait/3)
 		s.mu.Lock()
 		for _, msg := range s.held {
-			_ = msg.InProgress() // after a lost one the broker delivers again
+			_ = msg.InProgress() // if the signal is lost, the broker delivers the message again
 		}
 		s.mu.Unlock()
 	}
@@ -127,9 +128,9 @@ func (s *session) Receive(ctx context.Context, limit int, wait time.Duration) ([
 	}
 }
 
-// startFetch starts a fetch of up to limit messages, if none is in progress and there is room. With
-// Ordered there is always room, because the predecessor of a waiting message may not be fetched
-// yet.
+// startFetch starts a fetch of up to limit messages if no fetch is in progress. Without Ordered, it
+// starts none while the session holds four batches. With Ordered, the session may hold any number,
+// because the predecessor of a waiting message may not be fetched yet.
 func (s *session) startFetch(ctx context.Context, limit int) {
 	s.mu.Lock()
 	if !s.loop.Ordered {
@@ -158,8 +159,8 @@ func (s *session) startFetch(ctx context.Context, limit int) {
 	}()
 }
 
-// fetchEnded stores the result of a fetch. It returns an error if the connection is closed for
-// good.
+// fetchEnded handles the end of a fetch: after an error, the next fetch waits for the backoff. It
+// returns an error if the connection is closed for good.
 func (s *session) fetchEnded(ctx context.Context, err error) error {
 	s.fetchDone = nil
 	switch {
@@ -185,7 +186,7 @@ func (s *session) put(msg jetstream.Msg) {
 	defer s.mu.Unlock()
 	seq := meta.Sequence.Stream
 	_, again := s.held[seq]
-	if s.held[seq] = msg; again { // delivered again after its deadline: it is handled once, and the new delivery is acknowledged
+	if s.held[seq] = msg; again { // redelivered after its deadline: the message is handled once, and the new delivery is acknowledged
 		return
 	}
 	s.waiting[seq] = &delivery{Raw: msg, Revoked: s.revoked, Message: inbox.Message{
@@ -202,9 +203,9 @@ func (s *session) notify() {
 	}
 }
 
-// Settle implements pull.Session. A dead letter is terminated. With Ordered, Settle waits until the
-// broker has confirmed the last acknowledgement, because admit reads the broker's count of pending
-// messages.
+// Settle implements pull.Session. The delivery of a dead letter is terminated. With Ordered, Settle
+// waits until the broker has confirmed the last acknowledgement, because admit reads the broker's
+// count of unacknowledged messages.
 func (s *session) Settle(ctx context.Context, held []*delivery) error {
 	var handled []jetstream.Msg
 	for _, d := range held {
@@ -233,9 +234,9 @@ func (s *session) Settle(ctx context.Context, held []*delivery) error {
 	return nil
 }
 
-// remove removes the message of a delivery, and returns its latest delivery.
+// remove removes the message of d from s.held, and returns the latest delivery of the message.
 func (s *session) remove(d *delivery) jetstream.Msg {
-	meta, _ := d.Raw.Metadata() // put has checked it
+	meta, _ := d.Raw.Metadata() // put has read the same metadata without an error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	msg := s.held[meta.Sequence.Stream]

@@ -15,8 +15,9 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// The headers that a message has besides its own. Key and type are percent-encoded
-// ([url.PathEscape]), because NATS trims the values of headers and removes line breaks.
+// The headers that a Publisher adds for the ID, the key and the type of a message. Key and type are
+// percent-encoded ([url.PathEscape]), because NATS trims the values of headers and removes line
+// breaks.
 const (
 	HeaderID   = jetstream.MsgIDHeader
 	HeaderKey  = "Idem-Key"
@@ -54,8 +55,8 @@ func headers(id, key, kind string, own map[string]string) nats.Header {
 	return h
 }
 
-// isReserved reports whether a header has a meaning for NATS or this package: Nats-Rollup empties
-// the stream, and Nats-Msg-Id is the ID.
+// isReserved reports whether NATS or this package gives a header a meaning. For example,
+// Nats-Rollup makes the server empty the stream, and Nats-Msg-Id has the ID.
 func isReserved(name string) bool {
 	lower := strings.ToLower(name)
 	return strings.HasPrefix(lower, "nats-") || strings.HasPrefix(lower, "idem-")
@@ -72,8 +73,8 @@ func ownHeaders(h nats.Header) map[string]string {
 	return own
 }
 
-// isSubject reports whether a message may be published to subject: it has no empty tokens and no
-// wildcards, and is not reserved for the server.
+// isSubject reports whether a message may be published to subject: the subject has no empty tokens
+// and no wildcards, and the server does not reserve it.
 func isSubject(subject string) bool {
 	if strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, "_INBOX.") {
 		return false
@@ -86,7 +87,8 @@ func isSubject(subject string) bool {
 	return true
 }
 
-// decode returns the decoded value of a header, or the value itself if it is not encoded.
+// decode returns the value of a header after percent-decoding, or the value itself if it cannot be
+// decoded.
 func decode(h nats.Header, name string) string {
 	value := h.Get(name)
 	if plain, err := url.PathUnescape(value); err == nil {
@@ -95,8 +97,9 @@ func decode(h nats.Header, name string) string {
 	return value
 }
 
-// redriven is the jetstream.Msg of a redriven dead letter. No stream has delivered it: it has a
-// payload and headers, but no subject and no metadata. Its acknowledgments do nothing.
+// redriven is the jetstream.Msg of a redriven dead letter, which comes from the database and not
+// from a stream. It has a payload and headers, but no subject and no metadata. Its methods for
+// acknowledgement do nothing.
 type redriven struct{ message inbox.Message }
 
 func (r redriven) Headers() nats.Header {

@@ -13,15 +13,16 @@ import (
 
 // Definition is a kind of operation that River's workers run.
 type Definition[In any] struct {
-	// InsertOpts are the options of its jobs: queue, priority, tags, attempts. The package sets
-	// UniqueOpts.
+	// InsertOpts are the options of the jobs that run these operations: queue, priority, tags,
+	// attempts. The package replaces UniqueOpts.
 	InsertOpts river.InsertOpts
 
 	name      string
 	operation *operation.Definition[In]
 }
 
-// Define returns a Definition, as operation.Define does, with the same options.
+// Define returns a Definition of the operations with this name. Its arguments are those of
+// operation.Define.
 func Define[In any](name string, fn func(op *operation.Op, in In) (idem.Response, error), opts ...operation.Option) *Definition[In] {
 	return &Definition[In]{name: name, operation: operation.Define(name, fn, opts...)}
 }
@@ -31,8 +32,8 @@ func Define[In any](name string, fn func(op *operation.Op, in In) (idem.Response
 type Job struct {
 	Operation string `json:"operation"`
 	Name      string `json:"name"`
-	Epoch     int    `json:"epoch"` // the epoch in which no process ran the operation
-	Round     int    `json:"round"` // how many jobs were made for that epoch before
+	Epoch     int    `json:"epoch"` // the epoch of the operation when the job was inserted; a claim of the operation increments it
+	Round     int    `json:"round"` // the number of earlier jobs for the same operation and epoch
 }
 
 // Kind returns the kind of all jobs that run operations.
@@ -62,7 +63,8 @@ func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id str
 	return d.operation.Resolve(ctx, pool, id, finding, opts...)
 }
 
-// Operation returns the definition for operation.Child. Watch inserts the job of the child.
+// Operation returns the definition in the type that operation.Child accepts. Watch inserts a job
+// for the child operation.
 func (d *Definition[In]) Operation() *operation.Definition[In] { return d.operation }
 
 // Runnable is a Definition of any input type, for NewWorker.

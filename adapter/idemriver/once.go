@@ -19,17 +19,17 @@ import (
 
 // OnceConfig configures a OnceWorker. The zero value works.
 type OnceConfig struct {
-	// Options are the options of the inbox, such as attempts and backoff.
+	// Options are passed to inbox.Handle, for example inbox.WithMaxAttempts and inbox.WithBackoff.
 	Options []inbox.Option
 	// Timeout is the limit of one attempt. The default is the client's JobTimeout.
 	Timeout time.Duration
-	// Logger is where attempts are logged that failed for a reason outside of the message. The
-	// default is slog.Default().
+	// Logger logs the attempts that failed for a reason outside of the message, such as an
+	// unavailable database. The default is slog.Default().
 	Logger *slog.Logger
 }
 
-// OnceWorker is a river.Worker whose jobs have their effect once, however often River works on
-// them. It works on jobs of a [Message] and on any other jobs.
+// OnceWorker is a river.Worker that gives each job its effect once, however often River works on
+// the job. T is [Message], or the arguments of any other kind of job.
 type OnceWorker[T river.JobArgs] struct {
 	river.WorkerDefaults[T]
 	pool   *pgxpool.Pool
@@ -40,7 +40,7 @@ type OnceWorker[T river.JobArgs] struct {
 
 // NewOnceWorker returns a OnceWorker. fn makes the effect of a job on tx. The worker may roll tx
 // back and call fn again. name is the consumer in the inbox. The inbox identifies a job by its kind
-// and River's ID. If the arguments of the job are a [Message], their topic and ID identify the job.
+// and River's ID, or, if T is [Message], by the topic and the ID of the message.
 //
 // The inbox counts attempts, schedules the next one and stores dead letters. Until the next attempt
 // is due, the job is snoozed. A job that has become a dead letter is canceled.
@@ -60,7 +60,7 @@ func (w *OnceWorker[T]) Work(ctx context.Context, job *river.Job[T]) error {
 		return nil
 	case inbox.Dead:
 		return river.JobCancel(out.Err)
-	case inbox.Retry: // to return an error would use up one of River's attempts
+	case inbox.Retry: // a returned error would use up one of River's attempts, a snooze does not
 		if err != nil {
 			w.config.Logger.WarnContext(ctx, "idemriver: cannot handle a message; trying again", "consumer", w.name, "job", job.ID, "error", err)
 		}
@@ -69,7 +69,7 @@ func (w *OnceWorker[T]) Work(ctx context.Context, job *river.Job[T]) error {
 	return err
 }
 
-// messageOf returns a job as a message of the inbox.
+// messageOf converts a job to a message for the inbox.
 func messageOf[T river.JobArgs](job *river.Job[T]) inbox.Message {
 	if m, ok := any(job.Args).(Message); ok {
 		return inbox.Message{Source: m.Topic, ID: m.ID, Key: m.Key, Type: m.Type, Headers: m.Headers, Payload: m.Payload, Deliveries: job.Attempt}
@@ -77,9 +77,10 @@ func messageOf[T river.JobArgs](job *river.Job[T]) inbox.Message {
 	return inbox.Message{Source: job.Kind, ID: strconv.FormatInt(job.ID, 10), Payload: job.EncodedArgs, Deliveries: job.Attempt}
 }
 
-// RunRedrives handles redriven dead letters until ctx ends: their jobs are canceled, so River does
-// not work on them. It runs beside the client. fn gets a job with the arguments of the canceled
-// job. The job also has the ID of the canceled job, unless T is [Message]: then it has no ID.
+// RunRedrives handles redriven dead letters until ctx ends. River does not work on them, because
+// their jobs were canceled. Run it in a goroutine while the client runs. The function of the worker
+// gets a job with the arguments of the canceled job. The job has the ID of the canceled job, or no
+// ID if T is [Message].
 func (w *OnceWorker[T]) RunRedrives(ctx context.Context) error {
 	return inbox.RunRedrives(ctx, w.pool, w.name, func(tx pgx.Tx, m inbox.Message) error {
 		job, err := jobOf[T](m)
@@ -90,7 +91,7 @@ func (w *OnceWorker[T]) RunRedrives(ctx context.Context) error {
 	}, inbox.RedriveConfig{Options: w.config.Options, Logger: w.config.Logger})
 }
 
-// jobOf is the inverse of messageOf.
+// jobOf converts a redriven message of the inbox back to a job. It is the inverse of messageOf.
 func jobOf[T river.JobArgs](m inbox.Message) (*river.Job[T], error) {
 	job := &river.Job[T]{JobRow: &rivertype.JobRow{Kind: m.Source, EncodedArgs: m.Payload}}
 	if args, ok := any(&job.Args).(*Message); ok {

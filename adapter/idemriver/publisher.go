@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Message is the arguments of a job that carries a message of an outbox. Its ID makes the job
-// unique.
+// Message is the arguments of a job that carries a message of an outbox. The ID of the message
+// makes the job unique.
 type Message struct {
 	ID      string            `json:"id" river:"unique"`
 	Topic   string            `json:"topic"`
@@ -29,7 +29,8 @@ func (Message) Kind() string { return "idem_message" }
 // PublisherConfig configures a Publisher. The zero value works.
 type PublisherConfig struct {
 	// InsertOpts returns the options of the job for a message: queue, priority, tags. The package
-	// sets UniqueOpts, and MaxAttempts if it is 0, because the inbox counts attempts.
+	// replaces UniqueOpts. It also replaces a MaxAttempts of 0 by 32,767, because the inbox limits
+	// the attempts.
 	InsertOpts func(m outbox.Message) river.InsertOpts
 }
 
@@ -41,8 +42,8 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a Publisher. The client need not be started. Its database may be another one
-// than the database of the outbox.
+// NewPublisher returns a Publisher that inserts jobs with client. The client need not be started.
+// The database of the client and the database of the outbox may differ.
 func NewPublisher(client *river.Client[pgx.Tx], config PublisherConfig) *Publisher {
 	if config.InsertOpts == nil {
 		config.InsertOpts = func(outbox.Message) river.InsertOpts { return river.InsertOpts{} }
@@ -50,9 +51,9 @@ func NewPublisher(client *river.Client[pgx.Tx], config PublisherConfig) *Publish
 	return &Publisher{client, config}
 }
 
-// Publish inserts the jobs in one transaction. If River refuses the transaction, Publish inserts
-// the jobs one by one. Its error names the messages whose jobs River refuses. See
-// [outbox.Publisher].
+// Publish inserts the jobs of all messages in one transaction. If that fails, Publish inserts the
+// jobs one by one, and its error names the messages whose jobs River has refused. If the database
+// is unavailable, the error names no message. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	err := outbox.Recover(func() error { return p.insert(ctx, messages) })
 	if err == nil || len(messages) == 0 {
@@ -71,7 +72,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	case len(failed) == 0:
 		return nil
 	case len(failed) == len(messages) && !(concernMessages && p.isAvailable(ctx)):
-		return err // the database is unavailable, or something else is wrong with it
+		return err // no message is the cause: the database is unavailable, or has another defect
 	}
 	return &outbox.PublishError{Failed: failed}
 }
@@ -85,14 +86,15 @@ func (p *Publisher) insert(ctx context.Context, messages []outbox.Message) error
 	return err
 }
 
-// isAvailable reports whether the database of River answers.
+// isAvailable reports whether the database of River answers a query.
 func (p *Publisher) isAvailable(ctx context.Context) bool {
 	_, err := p.client.QueueList(ctx, river.NewQueueListParams().First(1))
 	return err == nil
 }
 
-// mayConcernMessage reports whether an error may concern its message. An error of Postgres does if
-// its class is about data, constraints or limits.
+// mayConcernMessage reports whether the message itself may be the cause of its error. An error of
+// Postgres may be caused by the message if its class is about data, constraints or limits. The end
+// of a context has other causes.
 func mayConcernMessage(err error) bool {
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		class := refused.Code[:min(2, len(refused.Code))]

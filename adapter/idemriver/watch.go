@@ -14,20 +14,22 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// maxJobs is the maximum of jobs that Watch inserts at a time.
+// maxJobs is the maximum number of due operations for which one call of insertDue inserts jobs.
 const maxJobs = 1000
 
-// startLimit is how long a job that has begun may take until a process runs its operation.
+// startLimit is how long Watch waits for the operation of a job that has begun. If no process runs
+// the operation by then, Watch inserts another job.
 const startLimit = 2 * time.Second
 
-// Watch inserts a job for each operation that is due and that no process runs, until ctx ends:
-// operations of killed processes, and operations whose sleep has ended or that got a signal. Run it
-// in every process that has a River client. It survives outages.
+// Watch inserts a job for each operation that is due and that no process runs, until ctx ends. For
+// example, an operation becomes due when its process is killed, when its sleep ends, or when a
+// signal is sent to it. Run Watch in every process that has a River client. It survives outages.
 //
-// Every process inserts a job with the same arguments, and River keeps one of these jobs. Two
-// seconds or more after the insert, Watch inserts another job if the first one has begun and still
-// no process runs the operation. In that case the process of the first job was killed before it
-// began the operation, or the job found the operation locked.
+// If several processes run Watch, each inserts a job with the same arguments, and River stores one
+// of these jobs. Two seconds or more after the insert, Watch inserts another job if the first job
+// has begun and still no process runs the operation. This happens if a process was killed between
+// the start of the first job and the start of the operation, or if the first job found the
+// operation locked.
 func (w *Worker) Watch(ctx context.Context, client *river.Client[pgx.Tx]) {
 	made := map[operation.Pending]madeJob{}
 	for ctx.Err() == nil {
@@ -41,15 +43,15 @@ func (w *Worker) Watch(ctx context.Context, client *river.Client[pgx.Tx]) {
 	}
 }
 
-// madeJob is a job that was inserted for an operation in an epoch.
+// madeJob is the latest job that this process has inserted for an operation and its epoch.
 type madeJob struct {
 	round int
 	looks int
-	until time.Time // when the operation is looked at again
+	until time.Time // operation.Due leaves the operation out until this time
 }
 
-// insertDue inserts the jobs of the operations that are due. made has the jobs of the earlier
-// calls.
+// insertDue inserts a job for each operation that is due. It reads the jobs of its earlier calls
+// from the map made, and adds the new ones.
 func (w *Worker) insertDue(ctx context.Context, client *river.Client[pgx.Tx], made map[operation.Pending]madeJob) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -80,7 +82,7 @@ func (w *Worker) insertDue(ctx context.Context, client *river.Client[pgx.Tx], ma
 			job.Round = m.round
 			stuck = append(stuck, job)
 		}
-		m.until = begun.Add(w.startLimit << min(m.looks, 8)) // a queue may be long
+		m.until = begun.Add(w.startLimit << min(m.looks, 8)) // doubles, because the job may wait in a long queue
 		m.looks++
 		next[due[i]] = m
 	}
@@ -101,7 +103,7 @@ func isWaiting(s rivertype.JobState) bool {
 	return false
 }
 
-// insert inserts the jobs, and returns the existing ones where a job exists already.
+// insert inserts the jobs. For a job that already exists, it returns the existing job.
 func (w *Worker) insert(ctx context.Context, client *river.Client[pgx.Tx], jobs []Job) ([]*rivertype.JobInsertResult, error) {
 	if len(jobs) == 0 {
 		return nil, nil

@@ -17,18 +17,19 @@ import (
 
 // Config configures a Worker. The zero value works.
 type Config struct {
-	// Options are the options of idem.Do that apply without a waiting caller, such as
-	// idem.WithSealer.
+	// Options are passed to operation.Definition.Resume. Set those that matter when no caller
+	// waits, above all idem.WithSealer.
 	Options []idem.Option
 
-	// Timeout is the limit of one job, an hour by default. Then the context of the job ends, and
-	// another job resumes the operation.
+	// Timeout is the limit of one job, an hour by default. At the limit, River ends the context of
+	// the job, and a later job resumes the operation.
 	Timeout time.Duration
 
-	// Poll is how often Watch looks for operations, a second by default.
+	// Poll is the longest time between two searches of Watch for due operations, a second by
+	// default.
 	Poll time.Duration
 
-	// Logger is where errors of Watch are logged. The default is slog.Default().
+	// Logger logs the errors of Watch. The default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -40,7 +41,7 @@ type Worker struct {
 	pool        *pgxpool.Pool
 	config      Config
 	definitions map[string]Runnable
-	startLimit  time.Duration // how long a job that has begun may take until a process runs its operation
+	startLimit  time.Duration // the constant startLimit; tests set another value
 }
 
 // NewWorker returns a Worker that runs the operations of these definitions. It snoozes the jobs for
@@ -63,9 +64,9 @@ func NewWorker(pool *pgxpool.Pool, config Config, definitions ...Runnable) *Work
 // Timeout returns Config.Timeout.
 func (w *Worker) Timeout(*river.Job[Job]) time.Duration { return w.config.Timeout }
 
-// Work implements river.Worker. It runs the operation until the operation ends or waits, unless
-// another process runs it. Then the job completes; Watch inserts another one when the operation is
-// due.
+// Work implements river.Worker. It runs the operation of the job until the operation ends or waits.
+// The job then completes. If another process runs the operation, the job completes at once. Watch
+// inserts another job when the operation is due.
 func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
 	d := w.definitions[job.Args.Name]
 	if d == nil { // a process with another release may have the definition
@@ -76,7 +77,7 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
 	case err == nil, errors.Is(err, operation.ErrUnknownOperation), errors.Is(err, idem.ErrInProgress):
 		return nil
 	case errors.Is(err, operation.ErrParked), errors.Is(err, operation.ErrCanceled), operation.IsFinal(err):
-		return river.JobCancel(err) // there is nothing left for another attempt of River
+		return river.JobCancel(err) // another attempt of River would have nothing to do
 	}
 	return err
 }

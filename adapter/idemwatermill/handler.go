@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// The metadata of a message that this package uses.
+// The names of the metadata with the key and the type of a message.
 const (
 	MetadataKey  = "idem-key"
 	MetadataType = "idem-type"
@@ -26,13 +26,13 @@ const (
 type HandlerConfig struct {
 	// Message returns the message for the inbox. By default, Source is the topic of the router's
 	// subscription, ID is the UUID, Key and Type are the metadata [MetadataKey] and [MetadataType],
-	// and Headers are the other metadata. If messages may kill their process, return every message
-	// with its Deliveries set to 2, as if it was redelivered. The inbox then counts each attempt
-	// before it begins.
+	// and Headers are the other metadata. If a message may kill its process, set Deliveries of
+	// every message to 2, as for a redelivery. The inbox then counts each attempt before the
+	// attempt begins.
 	Message func(msg *message.Message) inbox.Message
-	// Options are given to inbox.Handle.
+	// Options are passed to inbox.Handle.
 	Options []inbox.Option
-	// Logger is where dead letters are logged. The default is slog.Default().
+	// Logger logs dead letters. The default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -83,7 +83,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// received returns a message of Watermill as a message of the inbox.
+// received converts a message of Watermill to a message for the inbox.
 func received(msg *message.Message) inbox.Message {
 	headers := maps.Clone(msg.Metadata)
 	delete(headers, MetadataKey)
@@ -98,9 +98,9 @@ func received(msg *message.Message) inbox.Message {
 	}
 }
 
-// RunRedrives handles redriven dead letters, which the broker does not deliver, until ctx ends. It
-// takes the arguments of Handler and runs beside the router. handle gets a message with the UUID,
-// the payload and the metadata of the dead letter.
+// RunRedrives handles redriven dead letters, which the broker does not deliver, until ctx ends.
+// Pass the arguments of Handler, and run it in a goroutine while the router runs. handle gets a
+// message with the UUID, the payload and the metadata of the dead letter.
 func RunRedrives(ctx context.Context, pool *pgxpool.Pool, name string, handle func(tx pgx.Tx, msg *message.Message) error, config HandlerConfig) error {
 	return inbox.RunRedrives(ctx, pool, name, func(tx pgx.Tx, m inbox.Message) error {
 		return handle(tx, watermillMessage(inbox.Context(tx), outbox.Message{ID: m.ID, Key: m.Key, Type: m.Type, Headers: m.Headers, Payload: m.Payload}))

@@ -15,17 +15,19 @@ import (
 type PublisherConfig struct {
 	// Blames reports whether an error concerns its message alone: the message is too large, or its
 	// topic does not exist. Publish takes other errors for an outage if the call publishes no
-	// message, ends with three of them, or spends ten seconds on them in a row. Otherwise it
-	// attributes them to their messages.
+	// message, ends with three or more of these errors, or spends ten seconds on them without a
+	// success. Otherwise Publish attributes each error to its message. By default, Blames returns
+	// false.
 	Blames func(err error) bool
 }
 
 const (
-	// outageErrors is how many errors since the last success mean, at the end of a call, that the
-	// broker is unavailable. Errors that concern their message alone do not count.
+	// outageErrors is a threshold: if a call ends with at least this many errors since its last
+	// success, the broker counts as unavailable. Errors that concern only their message are left
+	// out.
 	outageErrors = 3
-	// outageTime is how long Publish may spend on such errors since the last success. After that it
-	// returns.
+	// outageTime is how long Publish may spend on such errors since its last success. After that
+	// time the broker counts as unavailable, and Publish returns.
 	outageTime = 10 * time.Second
 )
 
@@ -50,7 +52,7 @@ func NewPublisher(publisher message.Publisher, config PublisherConfig) *Publishe
 // message that it concerns. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	failed := map[string]error{}
-	unattributed, spent := 0, time.Duration(0) // errors since the last success
+	unattributed, spent := 0, time.Duration(0) // the errors since the last success, and the time that they took
 	var last error
 	for _, m := range messages {
 		if err := checkHeaders(m); err != nil {
@@ -93,7 +95,8 @@ func (p *Publisher) concernsMessage(err error) (concerns bool) {
 	return concerns
 }
 
-// checkHeaders returns an error if a consumer would mistake a header for the key or the type.
+// checkHeaders returns an error if m has a header with the name of MetadataKey or MetadataType,
+// which a consumer would mistake for the key or the type.
 func checkHeaders(m outbox.Message) error {
 	for _, name := range []string{MetadataKey, MetadataType} {
 		if _, taken := m.Headers[name]; taken {

@@ -8,14 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// listen makes every transaction of the tenant note the rows that it writes, until the fence
-// connection ends.
+// listen makes every transaction of the tenant note the rows that it writes in fleet.changes, until
+// the connection m.fence is closed.
 //
 // Every writing transaction tries to take a shared lock. While the mover waits for or holds the
 // exclusive lock, the attempt fails and the trigger notes the change. listen returns once the mover
-// has the exclusive lock. All transactions that did not note their changes have ended by then. If
-// that takes longer than m.Patience, listen gives up its place in the queue of the lock and tries
-// again.
+// has the exclusive lock. By then all transactions that did not note their changes have ended. If
+// listen waits for the lock for longer than m.Patience, it gives up its place in the queue of the
+// lock and tries again.
 func (m *move) listen(ctx context.Context) error {
 	for {
 		_, err := m.fence.Exec(ctx, `SELECT set_config('lock_timeout', $1, false)`, milliseconds(m.Patience))
@@ -32,14 +32,15 @@ func (m *move) listen(ctx context.Context) error {
 	}
 }
 
-// forgetChanges deletes the notes of transactions that the snapshot saw, because the round with
-// that snapshot has copied their rows. Later notes remain.
+// forgetChanges deletes the notes in fleet.changes of transactions that are visible in the
+// snapshot. The round of copying with this snapshot has copied their rows. The notes of later
+// transactions remain.
 func (m *move) forgetChanges(ctx context.Context, snapshot string) error {
 	_, err := m.fence.Exec(ctx, `DELETE FROM fleet.changes WHERE tenant = $1 AND pg_visible_in_snapshot(at, $2::text::pg_snapshot)`, m.tenant, snapshot)
 	return err
 }
 
-// noted returns the set of tables with noted changes.
+// noted returns the set of tables with changed rows of the tenant, as noted in fleet.changes.
 func (m *move) noted(ctx context.Context, from pgx.Tx) (map[string]bool, error) {
 	rows, _ := from.Query(ctx, `SELECT DISTINCT part FROM fleet.changes WHERE tenant = $1`, m.tenant)
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -51,7 +52,7 @@ func (m *move) noted(ctx context.Context, from pgx.Tx) (map[string]bool, error) 
 }
 
 // copyChanges copies the rows that have changed since the last round. It forces plans that look up
-// rows by key and never read a whole table: behind the fence, every millisecond counts.
+// rows by key and never read a whole table, because the tenant has to wait during the last round.
 func (m *move) copyChanges(ctx context.Context, from, to pgx.Tx, operationsAs map[string]string) error {
 	noted, err := m.noted(ctx, from)
 	if err != nil {
@@ -83,12 +84,13 @@ func (m *move) copyChanges(ctx context.Context, from, to pgx.Tx, operationsAs ma
 }
 
 // copyChanged makes the changed rows equal in both clusters. The temporary table arriving gets a
-// row for each change: the key, and the columns of the row if it still exists.
+// row for each change: the key, and the columns of the changed row, which are NULL if the row was
+// deleted.
 func copyChanged(ctx context.Context, from, to pgx.Tx, p *part, tenant string) (int64, error) {
 	names, changes := p.changed(tenant)
 	one := *p
 	if len(names) < len(p.keys) {
-		one.rows = "true" // the changed keys already belong to operations of the tenant
+		one.rows = "true" // needs no condition: the changed keys are keys of the tenant's operations
 	}
 	var shape, same, columns []string
 	for i, name := range names {
@@ -112,10 +114,10 @@ func copyChanged(ctx context.Context, from, to pgx.Tx, p *part, tenant string) (
 	return insert(ctx, to, p)
 }
 
-// deleteGone deletes the rows that were noted as changed and no longer exist in the old home. It
-// looks up each row by its key. The ctid alone does not identify a row, because rows of different
-// partitions may have the same ctid. IS TRUE prevents the planner from turning the filter into a
-// join.
+// deleteGone deletes from the new home the rows that were noted as changed and no longer exist in
+// the old home. It looks up each row by its key. The ctid alone does not identify a row, because
+// rows of different partitions may have the same ctid. IS TRUE prevents the planner from turning
+// the filter into a join.
 func deleteGone(ctx context.Context, to pgx.Tx, p *part, names []string, matches string) error {
 	changed := "SELECT " + strings.Join(names, ", ") + " FROM pg_temp.arriving"
 	keys := strings.Join(p.keys, ", ")
@@ -125,7 +127,8 @@ func deleteGone(ctx context.Context, to pgx.Tx, p *part, names []string, matches
 	return err
 }
 
-// changed returns a query for the keys of changed rows, and the names of its columns.
+// changed returns a query for the keys of the changed rows of p, and the names of the columns of
+// that query.
 func (p *part) changed(tenant string) (names []string, query string) {
 	if p.changes != "" {
 		return []string{"changed_0"}, p.changes

@@ -15,8 +15,8 @@ type DifferenceError struct{ Table string }
 
 func (e *DifferenceError) Error() string { return "fleet: the copy of " + e.Table + " differs" }
 
-// digest returns an SQL expression: the count and a hash of rows, independent of their order.
-// Columns with a replaced value are left out.
+// digest returns an SQL expression for the count and a hash of the rows of p, independent of their
+// order. It leaves out the columns that get another value in the copy.
 func digest(p *part) string {
 	columns := slices.DeleteFunc(slices.Clone(p.columns), func(c string) bool { return p.values[c] != "" })
 	return "concat(count(*), ' ', sum(hashtextextended(ROW(t." + strings.Join(columns, ", t.") + ")::text, 0)))"

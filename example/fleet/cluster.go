@@ -22,7 +22,7 @@ type Cluster struct {
 // AwayError says that the cluster refused a transaction because it is not the home of the tenant.
 // Nothing was committed.
 type AwayError struct {
-	Home   string // name of the (future) home; "" if this cluster does not know it
+	Home   string // name of the home, or of the future home during a move; "" if the cluster does not know it
 	Moving bool   // the tenant is being moved: retry after some milliseconds
 }
 
@@ -33,7 +33,8 @@ func (e *AwayError) Error() string {
 	return "fleet: the home of the tenant is another cluster"
 }
 
-// Away returns the AwayError in err if a cluster refused a transaction, and nil otherwise.
+// Away returns an AwayError if err says that a cluster is not the home of the tenant, and nil
+// otherwise.
 func Away(err error) *AwayError {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {
@@ -65,8 +66,8 @@ func Place(ctx context.Context, c Cluster, tenant string) error {
 // ErrNoHome is returned if none of the clusters is the home of the tenant.
 var ErrNoHome = errors.New("fleet: no cluster is the home of the tenant")
 
-// Home returns the cluster that is the home of the tenant. If it finds none, it returns ErrNoHome,
-// joined with the errors of the clusters that did not answer.
+// Home returns the cluster that is the home of the tenant. If no cluster that answers is the home,
+// it returns ErrNoHome, joined with the errors of the clusters that did not answer.
 func Home(ctx context.Context, clusters []Cluster, tenant string) (Cluster, error) {
 	failed := ErrNoHome
 	for _, c := range clusters {

@@ -35,8 +35,8 @@ func (c *connection) close() { _ = c.Close(context.Background()) }
 
 // commit commits tx. The end of ctx does not cancel a COMMIT that was sent. A COMMIT that waits for
 // a synchronous standby would treat the cancellation as "do not wait". A failover could then lose a
-// commit on which the other cluster already relies. If an operator cancels the wait, the server
-// sends a warning and commit returns ErrUnconfirmed.
+// commit on which the other cluster already relies. If an operator cancels the wait for the
+// standby, the server sends a warning and commit returns ErrUnconfirmed.
 func (c *connection) commit(ctx context.Context, tx pgx.Tx) error {
 	c.warned = false
 	if err := ctx.Err(); err != nil {
@@ -51,7 +51,7 @@ func (c *connection) commit(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// tenantState is a row of fleet.tenants, or zero if there is none.
+// tenantState is the row of a tenant in fleet.tenants, or zero if the tenant has no row.
 type tenantState struct {
 	state, cluster string
 }

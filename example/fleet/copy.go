@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// copyRows copies the rows that p describes and returns their number. It reads them in the snapshot
-// of the first transaction, and writes them in the second one. It overwrites existing rows, except
-// in a table that is copied late.
+// copyRows copies the rows that p describes and returns their number. It reads the rows in the
+// transaction from and writes them in the transaction to. It overwrites existing rows, unless
+// p.late is set.
 func copyRows(ctx context.Context, from, to pgx.Tx, p *part) (rows int64, err error) {
 	if err := stream(ctx, from, to, p.query(p.columns, ""), "SELECT "+strings.Join(p.columns, ", ")+" FROM "+p.name); err != nil {
 		return 0, fmt.Errorf("fleet: copy %s: %w", p.name, err)
@@ -20,7 +20,7 @@ func copyRows(ctx context.Context, from, to pgx.Tx, p *part) (rows int64, err er
 	return insert(ctx, to, p)
 }
 
-// insert moves the rows of the temporary table arriving into the table. It returns a
+// insert copies the rows of the temporary table arriving into the table of p. It returns a
 // DifferenceError if it could not insert or update all of them.
 func insert(ctx context.Context, to pgx.Tx, p *part) (rows int64, err error) {
 	columns := slices.DeleteFunc(slices.Clone(p.columns), func(c string) bool { return slices.Contains(p.numbers, c) })
@@ -42,7 +42,7 @@ func insert(ctx context.Context, to pgx.Tx, p *part) (rows int64, err error) {
 }
 
 // overwrite returns the SET clause of an upsert. If all columns are key columns, the clause sets
-// the first one to its own value, because an upsert needs at least one.
+// the first column to its own value, because the clause must not be empty.
 func overwrite(columns, keys []string) string {
 	var set []string
 	for _, c := range columns {
@@ -56,9 +56,8 @@ func overwrite(columns, keys []string) string {
 	return strings.Join(set, ", ")
 }
 
-// stream creates a temporary table arriving in the other cluster, with the columns of shape, and
-// fills it with the result of query. COPY carries the rows in binary format, without a buffer for
-// all of them.
+// stream creates the temporary table arriving in the new home, with the columns of the query shape,
+// and fills it with the result of query from the old home. COPY streams the rows in binary format.
 func stream(ctx context.Context, from, to pgx.Tx, query, shape string) error {
 	if _, err := to.Exec(ctx, "DROP TABLE IF EXISTS pg_temp.arriving; CREATE TEMPORARY TABLE arriving ON COMMIT DROP AS "+shape+" WITH NO DATA",
 		pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -74,7 +73,7 @@ func stream(ctx context.Context, from, to pgx.Tx, query, shape string) error {
 		sent <- err
 	}()
 	_, err := to.Conn().PgConn().CopyFrom(ctx, reader, "COPY pg_temp.arriving FROM STDIN (FORMAT binary)")
-	reader.CloseWithError(err) // makes the COPY of the other cluster end
+	reader.CloseWithError(err) // makes the COPY in the old home end
 	if failed := <-sent; failed != nil {
 		return failed
 	}

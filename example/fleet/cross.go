@@ -10,12 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// busyPause is the delay between two attempts of the fence.
+// busyPause is the delay between two attempts to make the new cluster the home.
 const busyPause = time.Second
 
-// cross makes the target the home of the tenant. It retries while transactions of the tenant
-// prevent the fence, and copies the changes between two attempts. left says that an earlier Move
-// has already committed the departure.
+// cross makes the target the home of the tenant. It tries again while open transactions of the
+// tenant keep it from locking the tenant (see raise), and copies the changes between two attempts.
+// If left is true, an earlier Move has already committed that the old home is no longer the home.
 func (m *move) cross(ctx context.Context, left bool) error {
 	for {
 		m.report.Tries++
@@ -44,9 +44,10 @@ func busy(err error) bool {
 	return errors.As(err, &refused) && refused.Code == "55P03"
 }
 
-// tryCross makes one attempt. It holds the fence in a transaction of the old home, copies the
-// remaining changes, and writes them in a transaction of the new home. The old home commits first.
-// If this process dies between the two commits, the tenant has no home, but it never has two.
+// tryCross makes one attempt. In a transaction of the old home it takes the fence, the lock that
+// stops all transactions of the tenant. Then it copies the remaining changes in a transaction of
+// the new home. The old home commits first. If this process dies between the two commits, the
+// tenant has no home, but it never has two.
 func (m *move) tryCross(ctx context.Context, left bool) error {
 	began := time.Now()
 	fence, err := m.fence.Begin(ctx)
@@ -94,26 +95,28 @@ func (m *move) tryCross(ctx context.Context, left bool) error {
 	})
 }
 
-// duringCopy replaces columns of operations that the old home still runs. In the state
-// arriving no process of the new home runs them.
+// duringCopy replaces columns in the copies of operations that the old home still runs. Their
+// copies have the state arriving, in which no process of the new home runs them.
 var duringCopy = map[string]string{
 	`"state"`: `CASE WHEN ` + open("t") + ` THEN 'arriving' ELSE t.state END`, `"epoch"`: "t.epoch", `"owner"`: "NULL::int4",
 }
 
-// atHandover replaces columns of operations in progress for the new home: without an owner, and
-// with an epoch that no process of the old home has.
+// atHandover replaces columns in the last copies of operations in progress: the new home gets them
+// without an owner, and with an epoch that no process of the old home has.
 var atHandover = map[string]string{
 	`"state"`: `CASE WHEN starts_with(t.state, '` + left + `') THEN substr(t.state, ` + lengthOfLeft + `) ELSE t.state END`,
 	`"epoch"`: `CASE WHEN t.state IN ('running', 'parked') THEN t.epoch + 1 ELSE t.epoch END`,
 	`"owner"`: `CASE WHEN ` + open("t") + ` THEN NULL ELSE t.owner END`,
 }
 
-// lengthOfLeft is the position after the prefix left, for substr.
+// lengthOfLeft is the position in a state at which the text after the prefix left begins, for
+// substr.
 const lengthOfLeft = "6" // len(left) + 1
 
-// raise takes the fence: it waits until the open transactions of the tenant have ended and prevents
-// new ones from committing. It also increments the epoch of the operations in progress, because
-// most of their commits claim no key and would not meet the fence.
+// raise takes the fence, an exclusive lock of the tenant: it waits until the open transactions of
+// the tenant have ended, and prevents new transactions from committing. Most transactions of an
+// operation claim no key and therefore do not ask for the lock. So raise also increments the epoch
+// of the operations in progress, which makes these transactions fail.
 func (m *move) raise(ctx context.Context, fence pgx.Tx) error {
 	batch := &pgx.Batch{}
 	batch.Queue(`SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
@@ -155,9 +158,9 @@ func (m *move) clean(ctx context.Context) error {
 // portion is the number of rows that one transaction deletes.
 const portion = "5000"
 
-// clear deletes the rows of the tenant, in the reverse order of parts. The outbox comes first, so
-// that the relay does not read rows that are about to disappear. Steps are deleted before their
-// operations.
+// clear deletes the rows of the tenant from one cluster, in the reverse order of m.parts. The
+// outbox comes first, so that the relay does not read rows that are about to disappear. Steps are
+// deleted before their operations.
 func (m *move) clear(ctx context.Context, c *connection) error {
 	for i := len(m.parts) - 1; i >= 0; i-- {
 		p := &m.parts[i]

@@ -7,32 +7,35 @@
 //
 // # Which rows belong to a tenant
 //
-// Every name of a tenant begins with the name of the tenant, as idem.Scope writes it: the scope of
-// a key or operation, the key of an outbox message, and the consumer of an inbox message. The
-// tables of the service have a column with the name of the tenant. Their primary keys must be
-// unique in the whole fleet, so no sequence of a cluster can generate them. [idem.ExecutionID] is a
-// suitable key.
+// These names must begin with the name of the tenant, as idem.Scope writes it: the scope of a key
+// or operation, the key of an outbox message, and the consumer of an inbox message. The tables of
+// the service have a column with the name of the tenant. Their primary keys must be unique in the
+// whole fleet, so no sequence of a cluster can generate them. [idem.ExecutionID] is a suitable key.
 //
 // # One home
 //
 // The table fleet.tenants in each cluster says whether the cluster is the home of a tenant. A
 // trigger reads that table in every transaction that claims a key, handles a message, or writes a
-// row of the tenant. The trigger also takes a shared lock of the tenant, which the transaction
-// holds until it ends. Programs therefore cannot bypass the check. In a cluster that is not the
-// home, the transaction fails, and [Away] returns the home.
+// row of the tenant. The trigger also takes a shared lock of the tenant until the transaction ends.
+// No program can bypass the check, because the database makes it. In a cluster that is not the
+// home, the transaction fails. [Away] returns the home from the error of the transaction.
 //
 // # What a move guarantees
 //
 //   - At most one cluster is the home at any time. One COMMIT in the old home, followed by one
 //     COMMIT in the new home, decides which.
-//   - Everything that was committed for the tenant is in the new home before it starts to answer:
+//   - Before the new home starts to answer, it has everything that was committed for the tenant:
 //     keys with their answers, operations with their steps, outbox and inbox messages, dead
 //     letters, and the rows of the service's own tables.
 //   - A process that runs an operation in the old home is refused, because the epoch of the
-//     operation has changed. A Worker in the new home resumes the operation. A Call in progress is
-//     treated as after a crash: it is repeated, asked about, or parked, depending on its safety.
-//   - The first publication of the messages of a key is in order. Messages that a relay of the old
-//     home was publishing may be published twice with the same ID, as after a crash of the relay.
+//     operation has changed. A Worker in the new home resumes the operation. If a Call to another
+//     system was in progress, package operation does the same as after a crash: it repeats the
+//     call, asks the other system for the outcome, or parks the operation, as the policy of the
+//     Call says.
+//   - The messages of a key are first published in order. If a relay of the old home was publishing
+//     a message, the message may be published twice with the same ID, as after a crash of the
+//     relay.
 //   - A killed Move has either moved the tenant or not, with one exception: between the two commits
-//     the tenant has no home. In every case another Move resumes.
+//     the tenant has no home. In every case another Move with the same arguments completes the
+//     move.
 package fleet

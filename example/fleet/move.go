@@ -14,23 +14,25 @@ import (
 type Stage string
 
 // These are the stages. Copied is reported after each round of copying, and rounds continue after
-// Compared. Waiting is reported each time that the Move gives up a lock or the fence, to try again.
+// Compared. Waiting is reported each time that the Move gives up waiting for a lock, and tries
+// again.
 const (
-	// Copied: the new home has the rows that were committed when the round began.
+	// Copied: the new home has the rows that were committed when this round of copying began.
 	Copied Stage = "copied"
-	// Compared: all rows were copied and compared. The following rounds copy changed rows.
+	// Compared: all rows were copied and compared. The next rounds copy the rows that have changed.
 	Compared Stage = "compared"
-	// Waiting: a transaction of the tenant takes too long. The callers continue, and the Move tries
-	// again.
+	// Waiting: a transaction of the tenant takes too long. The callers of the service continue, and
+	// the Move tries again.
 	Waiting Stage = "waiting"
-	// Fenced: no transaction of the tenant can commit. Claims are refused, and callers try again.
+	// Fenced: no transaction of the tenant can commit. New calls are refused, and callers try
+	// again.
 	Fenced Stage = "fenced"
-	// Checked: the new home also has the last changes, not yet committed.
+	// Checked: the new home also has the last changes, but has not committed them yet.
 	Checked Stage = "checked"
 	// Left: the old home has committed that it is no longer the home. From now on the move cannot
 	// be undone.
 	Left Stage = "left"
-	// Arrived: the new home answers.
+	// Arrived: the new home serves the tenant.
 	Arrived Stage = "arrived"
 	// Cleaned: the old home has no rows of the tenant.
 	Cleaned Stage = "cleaned"
@@ -38,19 +40,19 @@ const (
 
 // MoveConfig is the configuration of a Move.
 type MoveConfig struct {
-	Tables []Table // the same as for Install
+	Tables []Table // the same tables as for Install
 
-	// Patience is how long the fence waits for the open transactions of the tenant. Claims of new
-	// calls are refused during that time. If an open transaction takes longer, the fence is dropped
-	// and tried again a second later. The default is 200 ms.
+	// Patience is how long Move waits for the open transactions of the tenant before it fences the
+	// tenant off. New calls are refused during that time. If an open transaction takes longer, Move
+	// admits new calls and tries again a second later. The default is 200 ms.
 	Patience time.Duration
 
-	// MaxPause limits the time behind the fence. If copying the last changes takes longer, the
-	// fence is dropped and tried again after another round. The default is 5 seconds.
+	// MaxPause limits how long the tenant is fenced off. If copying the last changes takes longer,
+	// Move admits new calls, copies another round, and tries again. The default is 5 seconds.
 	MaxPause time.Duration
 
 	// Progress is called at each stage, with the number of rows copied so far. The move continues
-	// when it returns.
+	// when Progress returns.
 	Progress func(stage Stage, rows int64)
 }
 
@@ -58,8 +60,8 @@ type MoveConfig struct {
 type Report struct {
 	Rounds int           // rounds of copying while the old home served requests
 	Rows   int64         // rows copied in all rounds together
-	Tries  int           // attempts of the fence
-	Pause  time.Duration // from the fence to the commit of the new home
+	Tries  int           // attempts to fence the tenant off and make the new cluster its home
+	Pause  time.Duration // time without a home: from the last attempt to fence to the commit of the new home
 }
 
 // These errors mean that Move has refused to start.
@@ -75,7 +77,8 @@ var ErrUnconfirmed = errors.New("fleet: a standby has not confirmed the commit")
 
 // Move moves a tenant from the cluster from, its current home, to the cluster to. It returns after
 // the old home has deleted the rows of the tenant. If Move fails or the process dies, call Move
-// again with the same arguments. Before Arrived it starts over, after Arrived it cleans.
+// again with the same arguments. If the earlier Move has not reached Arrived, the new Move copies
+// all rows again. Otherwise it only deletes the rows in the old home.
 func Move(ctx context.Context, from, to Cluster, tenant string, config MoveConfig) (report Report, err error) {
 	if tenant == "" || idem.Scope(tenant) != tenant {
 		return report, ErrInvalidTenant
@@ -99,8 +102,9 @@ func Move(ctx context.Context, from, to Cluster, tenant string, config MoveConfi
 	return report, m.run(ctx)
 }
 
-// move is the state of one Move. The fence has its own connection, because the last changes are
-// read on reader, in a snapshot that is taken after the fence.
+// move is the state of one Move. The fence, the lock that stops the tenant's transactions, has a
+// connection of its own. The last changes are read on reader, in a snapshot that is taken after the
+// fence.
 type move struct {
 	MoveConfig
 	fromName, toName      string
@@ -148,7 +152,8 @@ func (m *move) run(ctx context.Context) error {
 	return m.clean(ctx)
 }
 
-// list sets m.parts.
+// list sets m.parts, the tables with rows of the tenant. states are more states of operations in
+// progress.
 func (m *move) list(ctx context.Context, states ...string) error {
 	m.parts = partsOf(m.tenant, m.Tables, append(states, "running", "parked"))
 	return describe(ctx, m.reader.Conn, m.parts)
@@ -156,9 +161,9 @@ func (m *move) list(ctx context.Context, states ...string) error {
 
 // begin reads from both clusters how far an earlier Move got. It returns Arrived if the new home
 // has committed, Left if only the old home has, and "" otherwise. Unless the new home has
-// committed, begin deletes the rows that an earlier Move copied, because later changes were not
-// recorded. Then it writes that the tenant is arriving. It returns ErrNotHere if from is not the
-// home.
+// committed, begin deletes the rows that an earlier Move copied, because changes after that Move
+// were not noted. Then it writes in the new home that the tenant is arriving. It returns ErrNotHere
+// if from is not the home.
 func (m *move) begin(ctx context.Context) (Stage, error) {
 	here, err := stateOf(ctx, m.fence.Conn, m.tenant)
 	if err != nil {
@@ -186,14 +191,16 @@ func (m *move) begin(ctx context.Context) (Stage, error) {
 	return "", err
 }
 
-// The fence follows once a round takes less than shortRound, or after maxRounds rounds.
+// Rounds copy the changed rows until a round takes less than shortRound, or until there were
+// maxRounds rounds. Then Move fences the tenant off.
 const (
 	shortRound = 300 * time.Millisecond
 	maxRounds  = 4
 )
 
 // copy copies all rows and compares them, while the old home serves requests and records changed
-// rows in fleet.changes. The following rounds copy the rows that changed since.
+// rows in fleet.changes. The following rounds copy the rows that have changed since the previous
+// round.
 func (m *move) copy(ctx context.Context) error {
 	if err := m.between(ctx, func(from, to pgx.Tx) error { return m.copyAll(ctx, from, to) }, m.copied); err != nil {
 		return err
@@ -211,7 +218,8 @@ func (m *move) copy(ctx context.Context) error {
 	return nil
 }
 
-// copyAll copies and compares all parts but the late ones, which are copied behind the fence.
+// copyAll copies and compares all parts, except the late parts, which are copied only when the
+// tenant is fenced off.
 func (m *move) copyAll(ctx context.Context, from, to pgx.Tx) error {
 	for i := range m.parts {
 		p := &m.parts[i]
@@ -236,7 +244,8 @@ func (m *move) follow(ctx context.Context) error {
 	return m.between(ctx, func(from, to pgx.Tx) error { return m.copyChanges(ctx, from, to, duringCopy) }, m.copied)
 }
 
-// copied ends a round: it commits in the new home and deletes the notes that the round has covered.
+// copied ends a round: it commits in the new home, and deletes the notes of the changes that the
+// round has copied.
 func (m *move) copied(ctx context.Context, to pgx.Tx, snapshot string) error {
 	if err := to.Commit(ctx); err != nil {
 		return err
@@ -256,9 +265,9 @@ func (m *move) copyPart(ctx context.Context, from, to pgx.Tx, p *part) error {
 	return err
 }
 
-// between calls do with a snapshot of the old home and a transaction of the new home, and then
-// commit, which must commit that transaction and gets the snapshot. If do fails, the transaction is
-// rolled back.
+// between begins two transactions: from reads one snapshot of the old home, and to writes in the
+// new home. It calls do, and then commit, which must commit to. If do fails, to is rolled back.
+// commit also gets the text of the snapshot.
 func (m *move) between(ctx context.Context, do func(from, to pgx.Tx) error, commit func(ctx context.Context, to pgx.Tx, snapshot string) error) error {
 	from, err := m.reader.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {

@@ -23,8 +23,9 @@ func NewRouter(clusters ...Cluster) *Router {
 // connection during the delay.
 const movingPause = 10 * time.Millisecond
 
-// Do calls do with the home of the tenant. If do returns an error that contains an AwayError, Do
-// looks up the home and calls do again, until ctx ends.
+// Do calls do with the home of the tenant. If the cluster refuses the transaction because the
+// tenant is moving or has another home, Do tries again until ctx ends. Do also waits while no
+// cluster is the home.
 func (r *Router) Do(ctx context.Context, tenant string, do func(ctx context.Context, home Cluster) error) error {
 	for {
 		home, err := r.home(ctx, tenant)
@@ -49,7 +50,7 @@ func (r *Router) Do(ctx context.Context, tenant string, do func(ctx context.Cont
 	}
 }
 
-// home returns the home from the cache, or asks the clusters.
+// home returns the home of the tenant from the cache, or asks the clusters.
 func (r *Router) home(ctx context.Context, tenant string) (Cluster, error) {
 	r.mu.Lock()
 	home, known := r.homes[tenant]

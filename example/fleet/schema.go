@@ -15,11 +15,11 @@ var schema string
 // Table is a table of the service whose rows belong to tenants.
 type Table struct {
 	Name   string // qualified with its schema, as in "public.orders"
-	Tenant string // the column that names the tenant
+	Tenant string // the column with the name of the tenant
 }
 
 // Install creates the schema fleet in a cluster and adds the triggers to idem's tables and to
-// tables. It can be called again.
+// tables. Calling Install again is safe.
 //
 // The role of the service then needs USAGE on the schema fleet, SELECT on fleet.tenants, UPDATE on
 // fleet.tenants.copied (for a row lock), and INSERT on fleet.changes. The role that calls Move must
@@ -42,10 +42,10 @@ func Install(ctx context.Context, c Cluster, tables []Table) error {
 	})
 }
 
-// guardOf returns the SQL of a table's trigger. The trigger checks the home and notes the key of
-// the row, for the old row and, unless key and tenant are unchanged, for the new one. Each table
-// gets its own function, because a generic function that looks up columns by name would be several
-// times slower.
+// guardOf returns the SQL of a table's trigger. The trigger checks that the cluster is the home of
+// the row's tenant, and notes the key of the row. An UPDATE that changes the key or the tenant does
+// both for the old and the new row. Each table gets its own function, because a generic function
+// that looks up columns by name would be several times slower.
 func guardOf(t Table, p *part) string {
 	entered := func(row string) string {
 		tenant := row + "." + identifier(t.Tenant)

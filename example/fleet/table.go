@@ -12,32 +12,33 @@ import (
 // on a row with the alias t, unless stated otherwise.
 type part struct {
 	name string // name with schema, quoted
-	rows string // the rows of the tenant
-	// changes is a query for the first key columns of changed rows. "" means the keys noted in
-	// fleet.changes.
+	rows string // condition for the rows of the tenant
+	// changes is an SQL query for the first key column of the changed rows. If it is empty, the
+	// keys are read from fleet.changes.
 	changes string
 	columns []string
 	keys    []string
-	types   []string          // of the key columns
+	types   []string          // types of the key columns
 	numbers []string          // columns that the new cluster fills from its sequences
 	values  map[string]string // expressions that replace a column in the copy
-	late    bool              // copied only behind the fence, in key order
+	late    bool              // copied only in the last round, when the tenant is fenced off, in key order
 }
 
 const operations = "idem.operations"
 
-// left is the prefix of the state of an operation that was in progress when its tenant left.
+// left is the prefix of the state of an operation that was in progress when its tenant left the
+// cluster.
 const left = "left "
 
-// open returns a condition: the operation is in progress, in this cluster or in the one that it
-// comes from.
+// open returns the SQL condition that an operation is in progress, here or in the cluster that the
+// operation comes from.
 func open(alias string) string {
 	return "(" + alias + ".state IN ('running', 'parked', 'arriving') OR starts_with(" + alias + ".state, '" + left + "'))"
 }
 
 // partsOf returns the tables with rows of the tenant. Operations come before their steps, so that
-// no purge finds steps without an operation and deletes them as orphans. states are the states of
-// the operations in progress.
+// no purge finds steps without an operation and deletes them as orphans. states are the states that
+// operations in progress may have.
 func partsOf(tenant string, tables []Table, states []string) []part {
 	// Scopes of the tenant begin with "tenant/". "0" is the character after "/", so the range
 	// selects that prefix and can use an index.
@@ -93,10 +94,10 @@ func describe(ctx context.Context, conn *pgx.Conn, parts []part) error {
 	return nil
 }
 
-// describe reads the columns, the primary key and the numbered columns of a table. It fails if the
-// table has no primary key. It also fails if the key comes from a sequence, because two clusters
-// may then have used the same key. The tables that are copied late are an exception: their rows get
-// new numbers.
+// describe reads the columns and the primary key of a table, and which columns get their values
+// from a sequence. It fails if the table has no primary key. It also fails if the key comes from a
+// sequence, because two clusters may then have used the same key. The tables that are copied late
+// are an exception, because their rows get new numbers in the new home.
 func (p *part) describe(ctx context.Context, conn *pgx.Conn) error {
 	rows, _ := conn.Query(ctx, `
 		SELECT a.attname, a.attidentity <> '' OR coalesce(starts_with(pg_get_expr(d.adbin, d.adrelid), 'nextval('), false),

@@ -15,15 +15,15 @@ import (
 func writeJSON(w http.ResponseWriter, status int, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // every type of this package can be encoded
+		panic(err) // cannot happen: every type of this package can be encoded
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	w.Write(append(body, '\n')) // an error means that the client has gone
 }
 
-// refuse answers a read-only request that has failed with err. Package idemhttp answers the
-// failures of requests that write.
+// refuse answers a request that failed with err and that package idemhttp does not serve. Package
+// idemhttp answers the failures of the requests that place orders.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if known, ok := errors.AsType[*idemhttp.Problem](err); ok {
 		known.ServeHTTP(w, r)

@@ -7,7 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// entry is a transaction. A rejected order has a record and no order.
+// entry is the effect of one request: the order, and the record of the idempotency key. A rejected
+// request has a record and no order.
 type entry struct {
 	Order  *bookedOrder  `json:"order"`
 	Record *bookedRecord `json:"record"`
@@ -29,9 +30,9 @@ type bookedRecord struct {
 	Xmin   string `json:"xmin"`
 }
 
-// entriesSQL reads orders and records in one snapshot. The ledger connects the two: an entry has
-// the id of the order and the execution id of the record. The full join also returns records of
-// rejected orders.
+// entriesSQL reads orders and records in one snapshot. The ledger connects orders with records: a
+// ledger entry has the id of the order and the execution id of the record. The full join also
+// returns records of rejected orders.
 const entriesSQL = `
 SELECT CASE WHEN o.id IS NOT NULL THEN json_build_object(
            'id', o.id, 'sku', o.sku, 'quantity', o.quantity, 'amount_cents', o.amount_cents,
@@ -45,9 +46,9 @@ FULL JOIN (SELECT *, xmin FROM idem.records WHERE scope = $2) r USING (execution
 ORDER BY coalesce(r.created_at, o.created_at) DESC
 LIMIT 12`
 
-// latestEntries returns the latest transactions of a tenant: the order that each of them placed,
-// and the record of its idempotency key. Records are usually for operators only. An entry reveals
-// neither the full key nor the stored response.
+// latestEntries returns the latest requests of a tenant: the order that each of them placed, and
+// the record of its idempotency key. Records are usually for operators only. An entry may be shown
+// to the tenant, because it reveals neither the full key nor the stored response.
 func latestEntries(ctx context.Context, pool *pgxpool.Pool, tenant string) ([]entry, error) {
 	rows, _ := pool.Query(ctx, entriesSQL, tenant, scopeOf(tenant))
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[entry])

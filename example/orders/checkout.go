@@ -23,8 +23,8 @@ type cart struct {
 	newCheckout
 }
 
-// bankRemembers is how long the checkout relies on the bank to recognize a key. It is shorter than
-// what the bank promises.
+// bankRemembers is how long the checkout trusts the bank to recognize a key. It is shorter than the
+// time for which the bank promises to recognize keys.
 const bankRemembers = 23 * time.Hour
 
 // newCheckouts returns the operation behind POST /checkouts, with the steps reserve, charge and
@@ -72,7 +72,7 @@ func newCheckouts(payments *payments) *operation.Definition[cart] {
 func created(placed order) idem.Response {
 	body, err := json.Marshal(placed)
 	if err != nil {
-		panic(err) // no field can fail
+		panic(err) // cannot happen: every field can be encoded as JSON
 	}
 	return idem.Response{
 		Status: http.StatusCreated,
@@ -86,7 +86,7 @@ func created(placed order) idem.Response {
 func reject(p *idemhttp.Problem) error {
 	body, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // no field can fail
+		panic(err) // cannot happen: every field can be encoded as JSON
 	}
 	return idem.Reject(idem.Response{
 		Status: p.Status,

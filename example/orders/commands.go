@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// commands are the commands by name.
+// commands maps the name of each command to its function.
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
 	"serve": serveCommand, "demo": demoCommand, "service": serviceCommand, "bank": bankCommand, "broker": brokerCommand,
 	"fulfilment": fulfilmentCommand,
@@ -143,11 +143,11 @@ func demoCommand(ctx context.Context, args []string, stdout, _ io.Writer) error 
 // newSecret returns a random secret for signing webhooks.
 func newSecret() string {
 	key := make([]byte, 32)
-	rand.Read(key) // never fails
+	rand.Read(key) // rand.Read never returns an error
 	return "whsec_" + base64.StdEncoding.EncodeToString(key)
 }
 
-// settings reads environment variables into the given strings. It fails if one is not set.
+// settings reads environment variables into the given strings. It fails if a variable is not set.
 func settings(into map[string]*string) (err error) {
 	for name, value := range into {
 		if *value, err = setting(name); err != nil {

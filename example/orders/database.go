@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// fulfilmentDatabase returns the address of fulfilment's database. That is FULFILMENT_DATABASE_URL,
-// or a database on the server of the shop, which is created if necessary.
+// fulfilmentDatabase returns the address of fulfilment's database. The environment variable
+// FULFILMENT_DATABASE_URL sets it. Without the variable, it is a database on the server of the
+// shop's database, which fulfilmentDatabase creates if necessary.
 func fulfilmentDatabase(ctx context.Context, databaseURL string) (string, error) {
 	if given := os.Getenv("FULFILMENT_DATABASE_URL"); given != "" {
 		return given, nil

@@ -14,7 +14,8 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// runFulfilment runs one process of fulfilment until ctx ends or a part of it fails.
+// runFulfilment runs one process of fulfilment until ctx ends, or until the listener, the consumer
+// or the relay fails.
 func runFulfilment(ctx context.Context, databaseURL, brokerURL string, shop webhook.Endpoint, address string, out io.Writer) error {
 	pool, err := pgxpool.New(ctx, databaseURL)
 	if err != nil {

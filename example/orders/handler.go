@@ -18,7 +18,7 @@ import (
 
 const (
 	bodyLimit   = 64 << 10
-	answerLimit = 15 * time.Second // longer than the 5 seconds that a duplicate waits
+	answerLimit = 15 * time.Second // longer than the 5 seconds for which a duplicate waits for the first request
 	// patience is how long POST /checkouts waits for the checkout. After that it answers 202 with
 	// the URL of the status.
 	patience = 8 * time.Second
@@ -41,7 +41,7 @@ func newService(pool *pgxpool.Pool, credentials credentials, payments *payments,
 	config := func(name string) idemhttp.Config {
 		return idemhttp.Config{
 			Scope:    s.scope,
-			Without:  []string{"/client_time"}, // different in every attempt
+			Without:  []string{"/client_time"}, // differs between the attempts of one request
 			MaxBody:  bodyLimit,
 			Name:     name,
 			Observer: metrics.observer,
@@ -78,10 +78,10 @@ func newService(pool *pgxpool.Pool, credentials credentials, payments *payments,
 	return s, nil
 }
 
-// scope returns the scope of a request's key: tenant and kind of request. The scope contains the
-// tenant, not the credential, so that a retry with a rotated credential is still a retry. Orders
-// and checkouts share a scope: a key that has placed an order on account cannot place another one
-// by card.
+// scope returns the scope of the key of a request: the tenant and the kind of request. The scope
+// contains the tenant, not the credential, so that a retry with a rotated credential is still a
+// retry. Orders and checkouts share a scope: a key that has placed an order on account cannot place
+// another one by card.
 func (s *service) scope(r *http.Request) (string, error) {
 	tenant, err := s.credentials.tenant(r)
 	return scopeOf(tenant), err
@@ -104,7 +104,7 @@ func (s *service) cart(r *http.Request) (cart, error) {
 //
 // If create returns a problem, idemhttp rolls back the writes and records the problem as the final
 // answer: the customer has been refused, and a late duplicate must not place the order after all.
-// After any other error idemhttp rolls back the writes too, and a retry executes the order again.
+// After any other error idemhttp rolls back the writes too, and a retry calls create again.
 func (s *service) create(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
 	tenant, err := s.credentials.tenant(r)
 	if err != nil {

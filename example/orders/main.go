@@ -13,10 +13,10 @@
 //	orders fulfilment    ships orders
 //
 // An order on account reduces the stock and adds a ledger entry, in one transaction. An order that
-// is paid by card also calls a bank, and a call cannot be rolled back. It is an operation of three
-// steps. In both cases the transaction that writes the order also adds a message to the outbox. A
-// relay sends the message to the broker. Fulfilment consumes it, ships the order, and notifies the
-// shop with a webhook.
+// is paid by card also calls a bank, and a call cannot be rolled back. Such an order is an
+// operation of three steps. In both cases the transaction that writes the order also adds a message
+// to the outbox. A relay sends the message to the broker. Fulfilment consumes the message, ships
+// the order, and notifies the shop with a webhook.
 //
 // A client without an answer cannot know whether its order was placed, and retries. With an
 // Idempotency-Key it can retry any number of times, at any instance, while any process crashes. The

@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/idemotel"
 )
 
-// metrics serves GET /metrics for Prometheus. It covers the calls of idem, the connection pool, and
-// idem's tables. docs/operate has a dashboard and alerts for these metrics.
+// metrics serves GET /metrics for Prometheus. The metrics cover the calls of idem, the connection
+// pool, and idem's tables. docs/operate has a dashboard and alerts for these metrics.
 type metrics struct {
 	observer *idemotel.Observer
 	handler  http.Handler

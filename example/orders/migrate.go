@@ -26,9 +26,9 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	return migrateBoth(ctx, pool, own, "orders_goose_version")
 }
 
-// migrateBoth applies two sets of migrations: idem's and those of a service (own). Each set has its
-// own version table, so that the version numbers cannot collide. Several instances may start at the
-// same time: one migrates and the others wait.
+// migrateBoth applies two sets of migrations: the migrations of idem, and own, the migrations of a
+// service. Each set has its own version table, so that the version numbers cannot collide. Several
+// instances may start at the same time: one migrates and the others wait.
 func migrateBoth(ctx context.Context, pool *pgxpool.Pool, own fs.FS, versionTable string) error {
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close() // the pool stays open
@@ -41,8 +41,8 @@ func migrateBoth(ctx context.Context, pool *pgxpool.Pool, own fs.FS, versionTabl
 	return nil
 }
 
-// migrateUp applies a set of migrations while it holds an advisory lock of its session. A pooler in
-// transaction mode does not keep sessions. Behind such a pooler, migrate over a direct connection
+// migrateUp applies a set of migrations while its session holds an advisory lock. Behind a pooler
+// in transaction mode a client has no session of its own. There, migrate over a direct connection
 // or use lock.NewPostgresTableLocker.
 func migrateUp(ctx context.Context, db *sql.DB, files fs.FS, versionTable string) error {
 	const everySecond, forTwoMinutes = 1, 120

@@ -69,7 +69,7 @@ type mishap struct {
 	lostAnswer bool          // close the connection instead of sending the answer
 }
 
-// slowest is the maximum that a request may ask for.
+// slowest is the longest delay that a request may ask for.
 const slowest = 10 * time.Second
 
 // parseMishap parses the header Mishap. An unknown fault or too long a delay is a problem with

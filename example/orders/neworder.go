@@ -15,7 +15,7 @@ type newOrder struct {
 	AmountCents int64  `json:"amount_cents"`
 	Currency    string `json:"currency"`
 	Note        string `json:"note"`
-	ClientTime  string `json:"client_time"` // not part of the order, and not of the fingerprint
+	ClientTime  string `json:"client_time"` // neither part of the order nor of the hash that recognizes a retry
 }
 
 // newCheckout is the body of POST /checkouts, an order that is paid by card.
@@ -32,9 +32,9 @@ var (
 
 // read decodes and checks the body of a request. It returns a problem if the body is invalid.
 //
-// An unknown field is an error: the client would believe that it has an effect. Another media type
-// than application/json is an error too, because the fingerprint of the request was computed on the
-// assumption that the body is JSON.
+// An unknown field is an error, because the client would believe that the field has an effect.
+// Another media type than application/json is an error too, because idemhttp may hash such a body
+// as bytes, and a retry with other spaces would be refused.
 func read[T interface{ check() error }](r *http.Request) (wanted T, err error) {
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/json" {
 		return wanted, notJSON()

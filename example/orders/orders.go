@@ -18,7 +18,7 @@ type order struct {
 	AmountCents int64     `json:"amount_cents"`
 	Currency    string    `json:"currency"`
 	Note        string    `json:"note,omitempty"`
-	ChargeID    string    `json:"charge_id,omitempty"` // id at the bank if paid by card
+	ChargeID    string    `json:"charge_id,omitempty"` // the id of the charge at the bank; empty for an order on account
 	CreatedAt   time.Time `json:"created_at"`
 }
 

@@ -11,12 +11,12 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// withPage returns a handler that serves the page at / and the service at its own paths. It adds
-// GET /books and the faults of mishaps for the page. The service itself is not involved in them.
+// withPage returns a handler that serves the page at / and the service at its own paths. For the
+// page it adds GET /books and the faults of mishaps, which the service itself does not have.
 func withPage(pool *pgxpool.Pool, credentials credentials, service http.Handler) http.Handler {
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {
-		panic(err) // the directory is embedded
+		panic(err) // cannot happen: the directory is embedded
 	}
 	page := selfContained(http.FileServerFS(files))
 	mux := http.NewServeMux()
@@ -29,7 +29,7 @@ func withPage(pool *pgxpool.Pool, credentials credentials, service http.Handler)
 	mux.Handle("GET /{$}", page)
 	names, err := fs.Glob(files, "*.*")
 	if err != nil {
-		panic(err) // the pattern is a constant
+		panic(err) // cannot happen: the pattern is a valid constant
 	}
 	for _, name := range names {
 		mux.Handle("GET /"+name, page)

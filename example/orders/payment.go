@@ -21,8 +21,8 @@ type payments struct {
 	http *http.Client
 }
 
-// paymentLimit is the timeout of a call to the bank. After it the outcome is in doubt, and the
-// checkout repeats the call.
+// paymentLimit is the timeout of a call to the bank. After the timeout the outcome is in doubt, and
+// the checkout repeats the call.
 const paymentLimit = 30 * time.Second
 
 func newPayments(url string) *payments {
@@ -31,10 +31,10 @@ func newPayments(url string) *payments {
 
 var errDeclined = errors.New("the card is declined")
 
-// charge charges a card and returns the id of the charge. The error tells package operation which
-// of four outcomes the call had: success (nil), declined for good (Final), not sent (NotSent), or
-// in doubt (Unknown). charge returns Unknown unless one of the other outcomes is certain. Package
-// operation then repeats the call with the same key.
+// charge charges a card and returns the id of the charge. The error reports to package operation
+// which of four outcomes the call had: success (nil), declined for good (Final), not sent
+// (NotSent), or in doubt (Unknown). charge returns Unknown unless one of the other outcomes is
+// certain. After Unknown, package operation repeats the call with the same key.
 func (p *payments) charge(ctx context.Context, key string, c bank.Charge) (id string, err error) {
 	body, err := json.Marshal(c)
 	if err != nil {
@@ -67,9 +67,9 @@ func (p *payments) charge(ctx context.Context, key string, c bank.Charge) (id st
 // send sends r and distinguishes a request that was not sent from a request without an answer. It
 // traces whether net/http got a connection.
 //
-// The text of the error does not tell the difference. After an idle connection breaks, net/http
-// repeats a request that has an idempotency key. The error is then that of the last attempt: "dial"
-// does not mean that no earlier attempt was sent.
+// The text of an error does not show the difference. After an idle connection breaks, net/http
+// repeats a request that has an idempotency key, and returns the error of the last attempt. So an
+// error of "dial" does not mean that no earlier attempt was sent.
 func (p *payments) send(r *http.Request) (*http.Response, error) {
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}

@@ -6,7 +6,8 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-// These functions return the problems of this service. Package idemhttp has those about keys.
+// These functions return the problems of this service. Package idemhttp has the problems about
+// keys.
 
 func badRequest(detail string) *idemhttp.Problem {
 	return &idemhttp.Problem{Type: "urn:example:bad-request", Title: "The request is invalid",

@@ -15,7 +15,7 @@ import (
 
 // serve runs the shop for a person to try: bank, broker, service and fulfilment, each in its own
 // process that is restarted after a crash, and the page in front of them. The faults that the page
-// can request are injected here. The parts have no hooks for them.
+// can request are injected here. The parts have no hooks for faults.
 func serve(ctx context.Context, databaseURL, address string, slow time.Duration, out io.Writer) error {
 	pool, err := open(ctx, databaseURL)
 	if err != nil {
@@ -30,18 +30,18 @@ func serve(ctx context.Context, databaseURL, address string, slow time.Duration,
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) // the messages are test data
+	defer os.RemoveAll(dir) // the messages of the broker are only test data
 	orders, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	env := []string{"DATABASE_URL=" + databaseURL, "FULFILMENT_DATABASE_URL=" + fulfilmentURL, "WEBHOOK_SECRET=" + newSecret()}
 	parts := map[string]*process.Kept{}
-	// The order matters: each part finds the earlier ones by environment variables.
+	// The order matters, because a part finds the earlier parts by environment variables.
 	for _, part := range []struct {
 		name string
 		args []string
-		url  string // environment variable with its URL, for the later parts
+		url  string // environment variable that gives the URL of this part to the later parts
 	}{
 		{"bank", []string{"-slow", slow.String()}, "BANK_URL"},
 		{"broker", []string{"-store", filepath.Join(dir, "messages")}, "BROKER_URL"},
@@ -78,7 +78,7 @@ const serveHint = "\nOpen the address in a browser: the page has a shop, its row
 func inFrontOf(server string) http.Handler {
 	target, err := url.Parse(server)
 	if err != nil {
-		panic(err) // the URL of a process that we started
+		panic(err) // cannot happen: server is the URL of a process that this program has started
 	}
 	return &httputil.ReverseProxy{
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },

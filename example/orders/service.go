@@ -57,7 +57,7 @@ func (s *service) startWorking(ctx context.Context, publisher outbox.Publisher) 
 	var working sync.WaitGroup
 	relay := outbox.NewRelay(s.pool, publisher, outbox.RelayConfig{Observer: s.metrics.observer})
 	worker := operation.NewWorker(s.pool, operation.WorkerConfig{}, s.checkouts)
-	working.Go(func() { _ = worker.Run(ctx) }) // logs errors and retries
+	working.Go(func() { _ = worker.Run(ctx) }) // Run logs errors and retries
 	working.Go(func() { _ = relay.Run(ctx) })
 	working.Go(func() { _ = purge.Run(ctx, s.pool, purge.Options{}) })
 	return func() { cancel(); working.Wait() }

@@ -9,7 +9,8 @@ import (
 // authentication.
 type credentials map[string]string
 
-// demoCredentials returns the credentials of two tenants. acme has two, as during a rotation.
+// demoCredentials returns the credentials of two tenants. acme has two credentials, as during a
+// rotation.
 func demoCredentials() credentials {
 	return credentials{"acme-key": "acme", "acme-next-key": "acme", "globex-key": "globex"}
 }
@@ -24,7 +25,8 @@ func (c credentials) tenant(r *http.Request) (string, error) {
 	return "", unauthorized()
 }
 
-// only returns a handler that serves only tenants.
+// only returns a handler that calls serve with the tenant that sent the request. It refuses
+// requests without a valid credential.
 func (c credentials) only(serve func(w http.ResponseWriter, r *http.Request, tenant string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		tenant, err := c.tenant(r)

@@ -10,8 +10,8 @@ import (
 	"github.com/idem-go/idem/example/sql/ent"
 )
 
-// entClient returns a client whose statements are part of tx. It cannot begin a transaction of its
-// own.
+// entClient returns a client whose statements are part of tx. The client cannot begin a transaction
+// of its own.
 func entClient(tx *sql.Tx) *ent.Client {
 	return ent.NewClient(ent.Driver(entsql.NewDriver(dialect.Postgres, entsql.Conn{ExecQuerier: tx})))
 }

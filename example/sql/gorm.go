@@ -15,7 +15,8 @@ func openGorm(db *sql.DB) (gormDB, error) {
 	return gormDB{opened}, err
 }
 
-// in returns a gorm.DB whose statements are part of tx. It begins no transaction of its own.
+// in returns a gorm.DB whose statements are part of tx. The gorm.DB begins no transaction of its
+// own.
 func (db gormDB) in(ctx context.Context, tx *sql.Tx) *gorm.DB {
 	session := db.Session(&gorm.Session{NewDB: true, Context: ctx, SkipDefaultTransaction: true})
 	session.Statement.ConnPool = tx

@@ -1,5 +1,5 @@
-// Command sql places an order twice through a library that is built on database/sql. The second
-// call replays the result of the first.
+// Command sql makes two calls with one key that place an order, through a library that is built on
+// database/sql. The second call replays the result of the first.
 //
 //	DATABASE_URL=postgres://… go run . bun
 //
@@ -45,7 +45,8 @@ func libraries(db *sql.DB) (map[string]insert, error) {
 	}, nil
 }
 
-// place places an order. With the same key it places the order once.
+// place places an order. Calls with the same key place one order, and the later calls get its
+// result. The second return value reports whether the result is a replay.
 func place(ctx context.Context, db *sql.DB, insert insert, key, sku string) (order, bool, error) {
 	o, result, err := idemsql.DoJSON(ctx, db, idem.Scope("tenant-1", "place order"), key, idem.HashBytes([]byte(sku)),
 		func(tx *sql.Tx) (order, error) {

@@ -15,11 +15,11 @@ import (
 // Clients is the number of clients of each tenant.
 const Clients = 3
 
-// Crowd is the clients of a scene, and the answers that they received.
+// Crowd has the clients of a scene, and the answers that they received.
 type Crowd struct {
 	shop    *Shop
 	mu      sync.Mutex
-	answers map[string]map[Order]string // order ids by tenant
+	answers map[string]map[Order]string // id of each answered order, by tenant
 	last    map[string]time.Time        // time of the last answer by tenant
 	silence map[string]time.Duration    // the longest time without an answer by tenant
 	failed  error
@@ -42,8 +42,8 @@ func newCrowd(ctx context.Context, shop *Shop) *Crowd {
 	return c
 }
 
-// run places orders one after another until the crowd stops. A quarter of the orders are repeated
-// after the answer, as a client does whose answer was lost.
+// run places orders one after another until the crowd stops. It sends a quarter of the orders again
+// after the answer, like a client whose answer was lost.
 func (c *Crowd) run(ctx context.Context, tenant, customer string) {
 	for n := int64(0); ; n++ {
 		select {
@@ -87,7 +87,8 @@ func (c *Crowd) place(ctx context.Context, o Order) (string, error) {
 	}
 }
 
-// again repeats an order. The answer must be the same.
+// again sends an order again. It returns ErrBroken unless the new answer has the order id of the
+// first answer.
 func (c *Crowd) again(ctx context.Context, o Order, first string) error {
 	id, err := c.place(ctx, o)
 	if err == nil && id != first {
@@ -96,7 +97,7 @@ func (c *Crowd) again(ctx context.Context, o Order, first string) error {
 	return err
 }
 
-// Answered waits until each tenant has more additional answers.
+// Answered waits until each tenant has received the given number of further answers.
 func (c *Crowd) Answered(ctx context.Context, more int) error {
 	before, _ := c.count()
 	for {
@@ -127,7 +128,7 @@ func (c *Crowd) count() (map[string]int, error) {
 	return n, c.failed
 }
 
-// leave stops the clients and waits for their current calls.
+// leave stops the clients, waits for their current calls, and returns the first error of a client.
 func (c *Crowd) leave() error {
 	close(c.stop)
 	c.clients.Wait()

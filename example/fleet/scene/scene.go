@@ -1,5 +1,6 @@
-// Package scene plays what may happen to a fleet of two clusters while clients place orders, and
-// then checks the books. `make fleet` plays a move, and the torture plays faults of the clusters.
+// Package scene plays events in a fleet of two clusters while clients place orders. Then it
+// compares the orders and bills in the databases with the answers of the clients. `make fleet`
+// plays a move of a tenant. The torture tests also play faults of the clusters.
 package scene
 
 import (
@@ -31,7 +32,7 @@ type Stage struct {
 }
 
 // Open prepares two empty clusters, and starts an instance of the service. The tenant Mover gets a
-// history of that many keys.
+// history with the given number of keys.
 func Open(ctx context.Context, first, second fleet.Cluster, keys int) (*Stage, error) {
 	s := &Stage{clusters: [2]fleet.Cluster{first, second}, shop: NewShop(slog.New(slog.DiscardHandler), first, second), ended: make(chan error, 1)}
 	for i, c := range s.clusters {
@@ -54,7 +55,8 @@ func (s *Stage) Close() error {
 	return <-s.ended
 }
 
-// Perform plays a scene and checks the books. The clients must receive answers before and after it.
+// Perform plays a scene and checks the books. The clients must receive answers before and after the
+// scene.
 func (s *Stage) Perform(ctx context.Context, play func(ctx context.Context, c *Crowd) error) (b Books, err error) {
 	c := newCrowd(ctx, s.shop)
 	if err = c.Answered(ctx, 10); err == nil {
@@ -80,10 +82,11 @@ func (s *Stage) Move(ctx context.Context, config fleet.MoveConfig) (report fleet
 	return report, err
 }
 
-// patience is how long Insist tolerates a cluster without a leader.
+// patience is how long Insist repeats a call, for example while a cluster has no leader.
 const patience = 5 * time.Minute
 
-// Insist repeats ask while it fails with an error that passes, such as a cluster without a leader.
+// Insist calls ask until ask succeeds or fails for good. It repeats ask after a temporary error,
+// such as that of a cluster without a leader.
 func Insist(ctx context.Context, ask func() error) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		err := ask()
@@ -114,8 +117,9 @@ type Books struct {
 var ErrBroken = errors.New("a promise is broken")
 
 // readBooks compares the answers of c with the orders and bills. An order is lost if the home does
-// not have it under the id in the answer, and doubled if a request has several. Each request is
-// then repeated. readBooks returns ErrBroken if something is lost, doubled, or in the wrong place.
+// not have the order with the id in the answer. An order is doubled if the home has several orders
+// of the same request. readBooks then sends each request again. readBooks returns ErrBroken if
+// something is lost, doubled, or in the wrong place.
 func (s *Stage) readBooks(ctx context.Context, c *Crowd) (b Books, err error) {
 	wrong := map[string]int{}
 	for _, tenant := range tenants {

@@ -41,14 +41,15 @@ func Install(ctx context.Context, c fleet.Cluster) error {
 	return fleet.Install(ctx, c, Tables)
 }
 
-// Fill gives a tenant a history of that many keys, each with an order and a handled message. A
-// tenth of the keys belong to operations.
+// Fill gives a tenant a history with the given number of keys. Each key has an order and a handled
+// message, and a tenth of the keys belong to operations.
 func Fill(ctx context.Context, home fleet.Cluster, tenant string, keys int) error {
 	_, err := home.Pool.Exec(ctx, fill, tenant, keys)
 	return err
 }
 
-// Order is a request. Request is its key, which the client chooses.
+// Order is the content of a request. The field Request is the idempotency key, which the client
+// chooses.
 type Order struct {
 	Tenant   string `json:"tenant"`
 	Customer string `json:"customer"`
@@ -91,8 +92,8 @@ type placed struct {
 }
 
 // place inserts an order and the message about it. It locks the row of the customer until the
-// commit, so that the messages of a customer are published in the order of their numbers. place
-// does not check the home of the tenant: the triggers do.
+// commit, so that the messages of a customer are published in the order of their numbers. The
+// triggers, not place, check that the cluster is the home of the tenant.
 func place(ctx context.Context, tx pgx.Tx, id string, o Order) error {
 	p := placed{Tenant: o.Tenant, Customer: o.Customer}
 	err := tx.QueryRow(ctx, `INSERT INTO customers (tenant, name, orders) VALUES ($1, $2, 1)

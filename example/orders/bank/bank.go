@@ -6,7 +6,7 @@
 //
 // Test cards make the bank fail like a real one: it declines a card, answers late, or loses the
 // answer after a charge. It answers late or loses an answer only the first time that a key is used.
-// A repeated request is answered from the ledger at once.
+// The bank answers a repeated request from the ledger at once.
 package bank
 
 import (
@@ -36,8 +36,8 @@ func New(slow time.Duration) *Bank {
 
 const bodyLimit = 16 << 10
 
-// charge makes a charge, or returns the entry of an earlier request with the same key. A key with
-// another charge is answered with 422.
+// charge makes a charge, or returns the entry of an earlier request with the same key. If the key
+// belongs to another charge, the answer is 422.
 func (b *Bank) charge(w http.ResponseWriter, r *http.Request) {
 	key, c := r.Header.Get("Idempotency-Key"), Charge{}
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, bodyLimit)).Decode(&c)

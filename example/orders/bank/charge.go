@@ -6,22 +6,22 @@ type Charge struct {
 	Card        string `json:"card"`     // a token, never a card number
 	AmountCents int64  `json:"amount_cents"`
 	Currency    string `json:"currency"`
-	Reference   string `json:"reference"` // the shop's id of what is paid
+	Reference   string `json:"reference"` // the shop's id of the checkout
 }
 
 // These are the test cards. Any other card is declined.
 const (
 	CardGood       = "card-good"
 	CardDeclined   = "card-declined"
-	CardLostAnswer = "card-lost-answer" // is charged, then gets no answer
-	CardSlow       = "card-slow"        // is charged, then gets a late answer
+	CardLostAnswer = "card-lost-answer" // the card is charged, but the first request gets no answer
+	CardSlow       = "card-slow"        // the card is charged, and the first request gets a late answer
 )
 
-// Entry is the final outcome of a key.
+// Entry is an entry of the ledger: the outcome of a charge, which is final for its key.
 type Entry struct {
 	ID       string `json:"id"`
 	Declined bool   `json:"declined"`
-	Asked    int    `json:"asked"` // number of requests; only the first one charges
+	Asked    int    `json:"asked"` // the number of requests with the key; only the first request can charge the card
 	Charge
 }
 

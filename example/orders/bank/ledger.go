@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// ledger has the entries of the bank. It is independent of the shop's database. A real bank stores
-// it before it answers.
+// ledger has the entries of the bank. It is independent of the shop's database. A real bank would
+// store an entry on disk before it answers.
 type ledger struct {
 	mu      sync.Mutex
 	entries []*Entry
@@ -17,8 +17,8 @@ type ledger struct {
 
 var errOtherCharge = errors.New("the key belongs to another charge")
 
-// enter records a request and returns the entry of its key. first says that the request has created
-// the entry. enter returns errOtherCharge if the key belongs to another charge.
+// enter records a request and returns the entry of its key. The result first is true if this
+// request has created the entry. enter returns errOtherCharge if the key belongs to another charge.
 func (l *ledger) enter(key string, c Charge) (e Entry, first bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

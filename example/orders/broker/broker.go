@@ -1,5 +1,5 @@
-// Package broker is a NATS server with JetStream. It runs as a separate process and syncs every
-// message to disk before it confirms it, so that confirmed messages survive a crash.
+// Package broker is a NATS server with JetStream. It runs as a separate process. It syncs every
+// message to disk before it confirms the message, so that confirmed messages survive a crash.
 package broker
 
 import (
@@ -16,8 +16,9 @@ import (
 )
 
 // stream stores the orders. JetStream detects that a message is published twice only within the
-// short window Duplicates. In this example it is very short on purpose: a message that is published
-// again after a crash is also delivered again, and the consumer must detect the duplicate.
+// short window Duplicates. In this example the window is very short on purpose: if a relay
+// publishes a message again after a crash, the broker delivers the message again, and the consumer
+// must detect the duplicate.
 var stream = jetstream.StreamConfig{
 	Name: "ORDERS", Subjects: []string{event.Orders}, Storage: jetstream.FileStorage, Duplicates: 100 * time.Millisecond,
 }

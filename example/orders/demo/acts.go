@@ -29,8 +29,8 @@ var acts = []act{
 	{"kill -9 of the relay that has published", count{attempts: 2, created: 2}, killedRelay},
 }
 
-// count is the outcome of the attempts of an act. Each answer is counted at most once: as a replay
-// or as a refusal. The first answer to a placed order is neither.
+// count is the outcome of the attempts of an act. Each answer counts at most once: as a replay or
+// as a refusal. The first answer to an order that was placed counts as neither.
 type count struct {
 	attempts int
 	created  int // orders in the shop's database

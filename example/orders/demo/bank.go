@@ -26,7 +26,7 @@ func (s *stage) charges(ctx context.Context) (entries []bank.Entry, err error) {
 	return entries, json.NewDecoder(response.Body).Decode(&entries)
 }
 
-// latestCharge waits until the ledger has more entries than count, and returns the newest entry.
+// latestCharge waits until the ledger has more than count entries, and returns the newest entry.
 func (s *stage) latestCharge(ctx context.Context, count int) (bank.Entry, error) {
 	for {
 		entries, err := s.charges(ctx)

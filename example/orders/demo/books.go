@@ -10,17 +10,17 @@ import (
 
 // books are sums over everything that an order changes, or the difference between two such sums.
 type books struct {
-	Orders, Units, Cents int // of all orders
+	Orders, Units, Cents int // number of orders, and the sums of their units and cents
 	LastOrder            int // the highest order id
-	Paid, PaidCents      int // of the orders that were paid by card
-	Entries, Booked      int // ledger entries and their cents
+	Paid, PaidCents      int // number of orders that were paid by card, and the sum of their cents
+	Entries, Booked      int // number of ledger entries, and the sum of their cents
 	Stock                int
-	Completed, Rejected  int // records of idem by state
+	Completed, Rejected  int // number of idem's records in each of these states
 	InProgress           int // operations in progress
 	// Apart counts the orders, ledger entries and records that were not written by one transaction.
 	Apart            int
-	Charges, Charged int // charges in the bank's ledger and their cents
-	Unpaired         int // charges without exactly one order of that amount
+	Charges, Charged int // number of charges in the bank's ledger, and the sum of their cents
+	Unpaired         int // charges that do not belong to exactly one order of the same amount
 }
 
 // booksSQL computes the books. It compares xmin, the id of the transaction that wrote a row, to
@@ -66,7 +66,7 @@ func (s *stage) readBooks(ctx context.Context) (books, error) {
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[books])
 }
 
-// since returns the change from before to b.
+// since returns b minus before, the books at an earlier time.
 func (b books) since(before books) books {
 	return books{
 		Orders: b.Orders - before.Orders, Units: b.Units - before.Units, Cents: b.Cents - before.Cents,
@@ -81,8 +81,9 @@ func (b books) since(before books) books {
 	}
 }
 
-// balance returns an error unless the change b consists of whole orders: each with its entry, its
-// record, its units and its charge.
+// balance returns an error unless b, a difference of two books, consists of complete orders. A
+// complete order has a ledger entry, a record and units taken from the stock, and a charge if it
+// was paid by card.
 func (b books) balance() error {
 	var errs []error
 	check := func(what string, got, want int) {

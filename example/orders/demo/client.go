@@ -20,7 +20,7 @@ type order struct {
 	Quantity    int       `json:"quantity"`
 	AmountCents int       `json:"amount_cents"`
 	Currency    string    `json:"currency"`
-	Card        string    `json:"card,omitempty"` // not empty: paid by card
+	Card        string    `json:"card,omitempty"` // the bank's token of the card; empty for an order on account
 	ClientTime  time.Time `json:"client_time"`    // time of the call
 }
 
@@ -41,7 +41,8 @@ func (a answer) String() string {
 	return strings.Join(strings.Fields(fmt.Sprint(a.status, " ", a.location, " ", a.body)), " ")
 }
 
-// expect returns an error unless a has this status and this replay mark.
+// expect returns an error unless a has the expected status, and is a replay if and only if a replay
+// is expected.
 func (a answer) expect(status int, replayed bool) error {
 	if a.status != status || a.replayed != replayed {
 		return fmt.Errorf("answered %v, replayed: %t; want %d, replayed: %t", a, a.replayed, status, replayed)
@@ -49,7 +50,7 @@ func (a answer) expect(status int, replayed bool) error {
 	return nil
 }
 
-// sameAs returns an error if the answers differ in more than the replay mark.
+// sameAs returns an error if the answers differ in another field than replayed.
 func (a answer) sameAs(other answer) error {
 	if a.replayed = other.replayed; a != other {
 		return fmt.Errorf("one answer is %v, and another %v", a, other)
@@ -63,8 +64,8 @@ type customer struct {
 	counter *counter
 }
 
-// direct returns a transport that opens a new connection for each attempt. It calls dial for that,
-// or the default dialer if dial is nil.
+// direct returns a transport that opens a new connection for each attempt. To connect it calls
+// dial, or the default dialer if dial is nil.
 func direct(dial func(ctx context.Context, network, address string) (net.Conn, error)) http.RoundTripper {
 	return &http.Transport{DisableKeepAlives: true, DialContext: dial}
 }
@@ -73,7 +74,7 @@ func direct(dial func(ctx context.Context, network, address string) (net.Conn, e
 func (s *stage) customer(network http.RoundTripper) *customer {
 	return &customer{counter: &s.counter, http: &http.Client{Transport: &idemclient.Transport{
 		Base:       network,
-		MinBackoff: 5 * time.Millisecond, // the default is 250 ms; this keeps the acts short
+		MinBackoff: 5 * time.Millisecond, // the default of 250 ms would make the acts longer
 		Observe:    func(context.Context, idemclient.Attempt) { s.countAttempt() },
 	}}}
 }

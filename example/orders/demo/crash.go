@@ -13,8 +13,9 @@ import (
 )
 
 // killedInside kills an instance that waits for a lock in the last statement of an order. The
-// client retries at the other instance, which must place the order. The note says how long that
-// took. A design with leases would have to wait until the lease of the dead process expires.
+// client retries at the other instance, which must place the order. The note says how long after
+// the crash the order was placed. A design with leases would have to wait until the lease of the
+// dead process expires.
 func killedInside(ctx context.Context, s *stage) (string, error) {
 	order := teapots()
 	lock, err := s.lock(ctx, order.SKU)
@@ -45,8 +46,8 @@ type result struct {
 	at     time.Time
 }
 
-// inTurn returns a dialer that connects to the next instance each time, and stays with the last. It
-// stands in for a load balancer.
+// inTurn returns a dialer that connects to the next instance each time. After the last instance was
+// reached, it connects only to the last. It stands in for a load balancer.
 func inTurn(instances ...*process.Process) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		next := instances[0].Address()

@@ -10,9 +10,9 @@ import (
 // deliveries counts the effects of the orders outside the shop's transaction: the shipments of
 // fulfilment, and the webhooks that the shop received.
 type deliveries struct {
-	Shipments, Shipped int // shipments, and distinct orders among them
-	Webhooks, Reported int // handled webhooks, and distinct orders among them
-	Waiting            int // messages in both outboxes
+	Shipments, Shipped int // number of shipments, and number of different orders in them
+	Webhooks, Reported int // number of handled webhooks, and number of different orders in them
+	Waiting            int // messages in the outboxes of the shop and of fulfilment
 }
 
 // ordersSQL returns the ids of the orders that this run has placed.
@@ -26,8 +26,8 @@ const shopSQL = `
 SELECT count(*), count(DISTINCT order_id), (SELECT count(*) FROM idem.outbox)
 FROM shipped WHERE order_id = ANY ($1)`
 
-// deliveries waits until each order since opening is shipped and reported to the shop, or until
-// actLimit has passed, and returns the counts.
+// deliveries waits until each order that is newer than the books opening is shipped and reported to
+// the shop, or until actLimit has passed. It returns the counts.
 func (s *stage) deliveries(ctx context.Context, opening books) (d deliveries, err error) {
 	for deadline := time.Now().Add(actLimit); ; {
 		var ids []int64

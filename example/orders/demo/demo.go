@@ -3,10 +3,10 @@
 // It treats the service as a black box: processes that it starts, an HTTP port, and the tables. The
 // same holds for the bank, the broker and fulfilment. All faults come from outside: a network that
 // cuts a connection, a kill -9, or a locked row that makes a request wait where the demonstration
-// needs it. The service has no hook for faults. The clients are those of package idemclient. They
-// retry by themselves, so an act makes one call regardless of the number of attempts.
+// needs it. The service has no hook for faults. The clients use package idemclient, which retries
+// by itself. So an act makes one call regardless of the number of attempts.
 //
-// No act sleeps to wait for the right moment. Postgres reports that a request is inside its
+// No act sleeps to wait for the right moment: it asks Postgres whether a request is inside its
 // transaction.
 package demo
 
@@ -25,16 +25,18 @@ type Config struct {
 	// URL. It finds the other parts by the environment variables BANK_URL, BROKER_URL and SHOP_URL.
 	Command func(part string) []string
 
-	// DatabaseURL and FulfilmentDatabaseURL are the databases of the shop and of fulfilment.
-	// WebhookSecret is the secret that the two share. The parts receive them in the environment
-	// variables DATABASE_URL, FULFILMENT_DATABASE_URL and WEBHOOK_SECRET.
+	// DatabaseURL and FulfilmentDatabaseURL are the URLs of the databases of the shop and of
+	// fulfilment. WebhookSecret is the secret with which fulfilment signs its webhooks to the shop.
+	// The parts receive all three in the environment variables DATABASE_URL,
+	// FULFILMENT_DATABASE_URL and WEBHOOK_SECRET.
 	DatabaseURL, FulfilmentDatabaseURL, WebhookSecret string
 
 	// Out receives the table of results.
 	Out io.Writer
 }
 
-// ErrBroken is returned by Run if the service broke a promise. The table says which.
+// ErrBroken is returned by Run if the service broke a promise. The printed table shows which
+// promise.
 var ErrBroken = errors.New("a promise was broken")
 
 const (
@@ -54,7 +56,7 @@ func Run(ctx context.Context, config Config) error {
 		err = s.perform(ctx)
 	}
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx) // the other error is a consequence
+		return context.Cause(ctx) // the end of ctx has caused err
 	}
 	return err
 }
@@ -93,8 +95,8 @@ func (s *stage) perform(ctx context.Context) error {
 	return nil
 }
 
-// play plays one act. It compares the counts with those that the act expects, and checks that the
-// books balance.
+// play plays one act. It compares the counts with the counts in act.want, and checks that the books
+// balance.
 func (s *stage) play(ctx context.Context, act act) (count, string, error) {
 	s.reset()
 	before, err := s.readBooks(ctx)

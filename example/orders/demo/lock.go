@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// lock is a lock in a database, held by a session of the demonstration. Statements that need it
-// wait until it is released.
+// lock is a lock in a database, held by a session of the demonstration. Statements that need the
+// lock wait until it is released.
 type lock struct {
 	stage *stage
 	pool  *pgxpool.Pool
@@ -22,7 +22,7 @@ func (s *stage) lock(ctx context.Context, sku string) (*lock, error) {
 	return s.lockBy(ctx, s.pool, `SELECT FROM stock WHERE sku = $1 FOR UPDATE`, sku)
 }
 
-// lockBy takes the locks of a statement in a new transaction.
+// lockBy executes a statement that takes locks, in a new transaction. The locks last until release.
 func (s *stage) lockBy(ctx context.Context, pool *pgxpool.Pool, sql string, args ...any) (*lock, error) {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
@@ -36,7 +36,8 @@ func (s *stage) lockBy(ctx context.Context, pool *pgxpool.Pool, sql string, args
 	return h, nil
 }
 
-// waiter waits until a backend of Postgres is blocked by the lock, and returns its process id.
+// waiter waits until the lock blocks another session, and returns the process id of the blocked
+// backend.
 func (h *lock) waiter(ctx context.Context) (pid int32, err error) {
 	err = h.stage.waitForRow(ctx, h.pool, &pid,
 		`SELECT pid FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid)) LIMIT 1`,

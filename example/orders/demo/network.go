@@ -10,7 +10,7 @@ import (
 // lossyNetwork is a Base of idemclient.Transport that discards the first answer.
 type lossyNetwork struct {
 	http.RoundTripper
-	accident func() error // called after the answer that is discarded has been received
+	accident func() error // called when the answer that is discarded has been received
 	lost     bool
 }
 

@@ -13,7 +13,8 @@ func lostAnswer(ctx context.Context, s *stage) (string, error) {
 	return "", s.loseAnswer(ctx, func() error { return nil })
 }
 
-// loseAnswer places an order whose first answer is lost. The answer to the retry must be a replay.
+// loseAnswer places an order whose first answer is lost, and calls accident at that moment. The
+// answer to the retry must be a replay.
 func (s *stage) loseAnswer(ctx context.Context, accident func() error) error {
 	network := &lossyNetwork{RoundTripper: direct(nil), accident: accident}
 	got, err := s.customer(network).order(ctx, s.first.URL, idemclient.NewKey(), teapots())
@@ -23,8 +24,8 @@ func (s *stage) loseAnswer(ctx context.Context, accident func() error) error {
 	return got.expect(http.StatusCreated, true)
 }
 
-// changedAmount sends another order under the key of the first, as a faulty client would. The
-// service must refuse it, and must still replay the first order.
+// changedAmount sends an order, and then a changed order under the same key, as a faulty client
+// would. The service must refuse the changed order, and must still replay the first order.
 func changedAmount(ctx context.Context, s *stage) (string, error) {
 	key, order := idemclient.NewKey(), teapots()
 	changed := order

@@ -34,7 +34,7 @@ func (s *stage) waitUntilShipped(ctx context.Context, order int64) error {
 
 // killedRelay kills both instances after a relay has published a message and before it deletes the
 // message from the outbox. After the restart a relay publishes the message again, and fulfilment
-// must detect the duplicate.
+// must recognize the duplicate.
 //
 // To reach that moment, killedRelay adds a trigger that makes every DELETE on the outbox wait for
 // an advisory lock. The relay publishes and then blocks in its DELETE.
@@ -91,8 +91,8 @@ func (s *stage) waitUntilPublished(ctx context.Context) error {
 	return nil
 }
 
-// endRelaySessions ends the database sessions of the killed relays. Without it, Postgres would
-// still execute the DELETE that it has received.
+// endRelaySessions ends the database sessions of the killed relays. Otherwise Postgres would still
+// execute the DELETE that a relay has sent.
 func (s *stage) endRelaySessions(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, `
 		SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
@@ -101,8 +101,8 @@ func (s *stage) endRelaySessions(ctx context.Context) error {
 }
 
 // shippedOnce returns an error unless the order has exactly one shipment. It first places another
-// order of the same customer and waits for its shipment. Messages of a customer are handled in
-// order, so a duplicate would have been handled by then.
+// order of the same customer, and waits until that order is shipped. Messages of a customer are
+// handled in order, so by then a duplicate would also have been handled.
 func (s *stage) shippedOnce(ctx context.Context, order int64) error {
 	next, err := s.place(ctx, teapots())
 	if err = errors.Join(err, s.waitUntilShipped(ctx, next)); err != nil {

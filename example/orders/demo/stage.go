@@ -17,10 +17,10 @@ import (
 // fulfilment, and their databases.
 type stage struct {
 	config        Config
-	dir           string        // holds the files of the broker
+	dir           string        // directory of the files of the broker
 	host          string        // address on which all processes listen
 	pool          *pgxpool.Pool // to read the shop's database and to lock rows
-	fulfilmentDB  *pgxpool.Pool // the same for fulfilment
+	fulfilmentDB  *pgxpool.Pool // to read the database of fulfilment
 	bank, broker  *process.Process
 	first, second *process.Process
 	fulfilment    *process.Process
@@ -59,7 +59,7 @@ func (s *stage) revive(ctx context.Context) error {
 	for _, part := range []struct {
 		place **process.Process
 		name  string
-		url   string // environment variable for the parts that start later
+		url   string // environment variable that gives the URL of this part to the later parts
 		args  []string
 	}{
 		{&s.bank, "bank", "BANK_URL", nil},

@@ -15,7 +15,7 @@ type OrderShipped struct {
 	Parcel  string `json:"parcel"`
 }
 
-// Orders is the outbox topic of OrderPlaced, and Shop is that of OrderShipped.
+// Orders is the outbox topic of OrderPlaced. Shop is the outbox topic of OrderShipped.
 const (
 	Orders = "orders"
 	Shop   = "shop"

@@ -33,12 +33,12 @@ var migrations embed.FS
 func Migrations() fs.FS {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
-		panic(err) // the directory is embedded
+		panic(err) // cannot happen: the directory is embedded
 	}
 	return files
 }
 
-// Fulfilment is one process of the service.
+// Fulfilment is one process of the service fulfilment.
 type Fulfilment struct {
 	pool     *pgxpool.Pool
 	consumer *idemnats.Consumer
@@ -54,9 +54,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, js jetstream.JetStream, shop w
 		return nil, err
 	}
 	f.consumer, err = idemnats.NewConsumer(pool, "fulfilment", source, ship, idemnats.ConsumerConfig{
-		// An order that cannot be shipped blocks the later orders of its customer, and no other
-		// customer. It is retried until a person fixes the problem. The maximum of attempts is
-		// practically unlimited: a dead letter would be an order that was paid and forgotten.
+		// If an order cannot be shipped, only the later orders of its customer wait. The order is
+		// retried until a person fixes the problem. The maximum of attempts is high, because a dead
+		// letter would be an order that was paid and forgotten.
 		Ordered: true,
 		Options: []inbox.Option{inbox.WithMaxAttempts(1000), inbox.WithBackoff(200*time.Millisecond, time.Second)},
 	})
@@ -65,8 +65,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, js jetstream.JetStream, shop w
 	}
 	publisher, err := webhook.NewPublisher(webhook.PublisherConfig{
 		Endpoint: func(context.Context, string) (webhook.Endpoint, error) { return shop, nil },
-		// The shop runs on this machine. Without Base, the Publisher would refuse its address,
-		// because it is not public.
+		// The shop runs on this machine. Without Base, the Publisher would refuse the address of
+		// the shop, because the address is not public.
 		Base: http.DefaultTransport,
 	})
 	if err != nil {
@@ -87,10 +87,10 @@ func (f *Fulfilment) Run(ctx context.Context) error {
 }
 
 // ship handles an OrderPlaced message: it inserts the shipment and adds an OrderShipped message to
-// the outbox. Package inbox commits both together with the record of the handled message, and then
-// acknowledges the message to the broker.
+// the outbox. Package inbox commits both together with the record of the handled message. Then
+// package idemnats acknowledges the message to the broker.
 func ship(tx pgx.Tx, m inbox.Message, _ jetstream.Msg) error {
-	ctx := context.Background() // the transaction is short enough to run to its end
+	ctx := context.Background() // the transaction is short, so it may finish after the consumer is stopped
 	var placed event.OrderPlaced
 	if err := json.Unmarshal(m.Payload, &placed); err != nil {
 		return err

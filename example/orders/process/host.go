@@ -6,10 +6,10 @@ import (
 	"runtime"
 )
 
-// Host returns a loopback address on which hardly any other program listens. A process that
-// restarts there finds its port free. Linux has a whole network of loopback addresses, and Host
-// returns a random one. On other systems it returns 127.0.0.1, where another program may take the
-// port in between.
+// Host returns a loopback address on which hardly any other program listens. So a process that is
+// restarted at the same address finds its port free. Linux has a whole network of loopback
+// addresses, and Host returns a random one. On other systems it returns 127.0.0.1, where another
+// program may take the port in between.
 func Host() string {
 	if runtime.GOOS != "linux" {
 		return "127.0.0.1"

@@ -76,7 +76,7 @@ func (k *Kept) keep(ctx context.Context) {
 	}
 }
 
-// Kill kills the current process with SIGKILL. It is then restarted.
+// Kill kills the current process with SIGKILL. The process is then restarted.
 func (k *Kept) Kill() {
 	k.mu.Lock()
 	p := k.process

@@ -52,7 +52,7 @@ func (p *Process) follow(stdout io.Reader) {
 		}
 	}
 	_, _ = io.Copy(io.Discard, stdout)
-	_ = p.cmd.Wait() // the caller that ended the process knows why
+	_ = p.cmd.Wait() // the error is not needed: the caller that ended the process knows why
 }
 
 // WaitUntilReady waits until the process listens. It fails if the process or ctx ends first.
@@ -75,7 +75,7 @@ func address(url string) string {
 	return address
 }
 
-// Running reports whether the process has not ended.
+// Running reports whether the process is still running.
 func (p *Process) Running() bool {
 	select {
 	case <-p.ended:

@@ -1,4 +1,4 @@
-// Package schema says what ent keeps.
+// Package schema describes the table from which ent generates a client.
 package schema
 
 import (
@@ -6,10 +6,10 @@ import (
 	"entgo.io/ent/schema/field"
 )
 
-// Order is a row of the table of orders.
+// Order describes a row of the table of orders.
 type Order struct{ ent.Schema }
 
-// Fields returns its columns.
+// Fields returns the columns of the table.
 func (Order) Fields() []ent.Field {
 	return []ent.Field{field.Int64("id"), field.String("sku").StructTag(`json:"sku"`)}
 }
