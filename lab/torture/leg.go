@@ -45,19 +45,19 @@ type leg struct {
 	quiet   bool // no faults at all
 	direct  bool // messages are handled without a broker
 	servers *cluster.Cluster
-	bank    *bank.Bank     // of operations
-	broker  *broker.Broker // of messages
+	bank    *bank.Bank     // for operations
+	broker  *broker.Broker // for messages
 
 	// inject injects faults until ctx ends, logs them, and heals everything. It may be nil.
 	inject func(ctx context.Context, workers fault.Workers, log func(fault.Event)) error
 
 	mu       sync.Mutex // guards faults
 	faults   []fault.Event
-	failures []string      // that do not prevent a check
-	start    time.Duration // of the workers
+	failures []string      // errors that do not prevent a check
+	start    time.Duration // when the workers started
 	until    time.Duration // the end of the injection of faults
 	calm     time.Duration // the beginning of the calm period, for operations and messages
-	stop     time.Duration // its end
+	stop     time.Duration // the end of the calm period
 }
 
 // errUnreadable reports that the server runs but its tables cannot be read.
@@ -65,9 +65,9 @@ var errUnreadable = errors.New("the database cannot be read")
 
 // Time limits that an overloaded machine still meets.
 const (
-	readyLimit    = time.Minute     // for a server to take writes
-	stopLimit     = 2 * time.Minute // for the running calls to end
-	leftoverLimit = time.Minute     // for the server to notice that the workers have ended
+	readyLimit    = time.Minute     // until a server takes writes
+	stopLimit     = 2 * time.Minute // until the running calls have ended
+	leftoverLimit = time.Minute     // until the server has noticed that the workers have ended
 )
 
 // run runs the workers and the faults on a cluster, and judges the run.
@@ -107,7 +107,7 @@ func (l *leg) run(ctx context.Context, servers *cluster.Cluster) (*report.Leg, e
 	}
 	if beside != nil {
 		beside.Calm()
-		l.fail(l.finish()) // the checker reports what is left
+		l.fail(l.finish()) // the checker reports what is left to do
 	}
 	l.fail(tortured)
 	return l.judge(ctx)
@@ -204,8 +204,9 @@ const (
 	lostCalm = 12 * time.Second        // how long the workers then have to recover
 )
 
-// calmDown cuts all connections once more, so that every process loses its presence, and then lets
-// the workers run without faults. In a long leg of operations, answers to claims are lost first.
+// calmDown cuts all connections once more, so that every process loses the session that shows that
+// it is alive. Then the workers run without faults. In a long leg of operations, calmDown first
+// loses the answers to claims for a while.
 func (l *leg) calmDown(ctx context.Context, workers *workerset.Set) {
 	for i := range workers.Len() {
 		workers.Proxy(i).Cut(pgproxy.Reset)
@@ -330,8 +331,8 @@ func (l *leg) check(ctx context.Context, conn *pgx.Conn) (*rule.Result, error) {
 	return check.Run(events, state, options)
 }
 
-// deadlocks returns the messages of the server about deadlocks. The log adds detail only: the check
-// counts deadlocks without it.
+// deadlocks returns the messages of the server about deadlocks. They only add detail: the check
+// counts deadlocks without the log.
 func (l *leg) deadlocks() []string {
 	log, _ := os.ReadFile(l.servers.Primary().Log())
 	return deadlock.FindAllString(string(log), -1)

@@ -20,8 +20,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Work calls operations and executes them with a Worker until stop ends. With c.Finish it only
-// finishes what other workers left.
+// Work calls operations and executes them with a Worker until stop ends. If c.Finish is set, it
+// only finishes the operations that other workers left.
 func Work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer *history.Writer) error {
 	s := &shop{Config: c, pools: pools, pool: pools[0], bank: unreliable.NewClient(c.Bank, c.Slot), history: writer}
 	if c.Finish > 0 {
@@ -56,9 +56,9 @@ func Work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer 
 	return err
 }
 
-// watch sets full while so many operations are running that callers must not begin new ones. With a
-// longer queue an operation would wait for its turn for so long that the limits of the audit would
-// not fit. While the database does not answer, the last count stays valid.
+// watch sets full while callers must not begin new operations, because many are running. In a
+// longer queue, operations would wait longer than the limits of the audit allow. While the database
+// does not answer, the last count stays valid.
 func (s *shop) watch(ctx context.Context, full *atomic.Bool) {
 	const most = 100
 	const look = "SELECT count(*) FROM (SELECT FROM idem.operations WHERE state = 'running' AND kind <> 'child' LIMIT $1) AS o"

@@ -22,7 +22,7 @@ import (
 )
 
 // disk is a small ext4 file system on a loop device. It can be filled, and it can lose everything
-// that was not synced. Its directory has the image of the device and the mount point.
+// that was not synced. dir contains the image of the device and the mount point.
 type disk struct {
 	dir   string
 	guard *child.Guard // unmounts the disk and removes dir
@@ -45,7 +45,7 @@ func newDisk(mebibytes int64) (_ *disk, err error) {
 			err = errors.Join(err, d.close())
 		}
 	}()
-	// The server may run as another user.
+	// The server may run as another user, which must be able to enter the directories.
 	err = errors.Join(os.Chmod(dir, 0o711), os.Mkdir(d.root(), 0o755),
 		os.WriteFile(d.image(), nil, 0o600), os.Truncate(d.image(), mebibytes<<20))
 	if err != nil {
@@ -135,7 +135,7 @@ func (d *disk) fill() error {
 	return nil
 }
 
-// free returns the space that fill took.
+// free deletes the file with which fill occupied the disk.
 func (d *disk) free() error { return os.Remove(d.filler()) }
 
 func (d *disk) filler() string { return filepath.Join(d.root(), "filler") }
@@ -177,8 +177,8 @@ func fullDisk(ctx context.Context, i *injection) error {
 	return errors.Join(err, i.disk.free(), i.revive(ctx))
 }
 
-// hurry switches through the existing segments of the log, so that the server needs a new one at
-// once and not minutes later. It returns an error if the server crashes.
+// hurry makes the server use up its existing WAL segments, so that it needs a new one at once and
+// not minutes later. It returns an error if the server crashes.
 func hurry(ctx context.Context, c *cluster.Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, pointLimit)
 	defer cancel()

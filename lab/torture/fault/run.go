@@ -40,7 +40,7 @@ type Target struct {
 	Cluster *cluster.Cluster // nil: no faults of sessions and of the server
 	Workers Workers
 
-	clock *clock // of a scene
+	clock *clock // the clock and the disk of a Scene, if it has them
 	disk  *disk
 }
 
@@ -69,7 +69,7 @@ const (
 )
 
 // errMissed is returned by a fault that found nothing to break: there was no connection, or no
-// connection reached the point.
+// connection reached the point at which the fault waits.
 var errMissed = errors.New("nothing to break")
 
 // errHung is the error of a fault that did not return in time, although its context had ended. Its
@@ -169,7 +169,7 @@ func (i *injection) note(write func(*Event)) {
 }
 
 // strike sets the time of the event to now. A fault calls it at the moment at which it breaks
-// something; before, the time is the start of the injection.
+// something. Until then, the time of the event is the start of the injection.
 func (i *injection) strike() { i.note(func(e *Event) { e.At = history.Now() }) }
 
 // between returns a random duration from shortest to longest.
@@ -239,7 +239,7 @@ var breakages = []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup}
 type Kind struct {
 	Name  Name
 	Group Name
-	// Possible is nil, or why this machine cannot inject the fault.
+	// Possible is nil, or the reason why this machine cannot inject the fault.
 	Possible error
 
 	weight int // the relative frequency of the kind

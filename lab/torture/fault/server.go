@@ -71,7 +71,7 @@ func killBackend(ctx context.Context, i *injection) error {
 
 // serverProcess returns the backend of a session half of the time, and an auxiliary process
 // otherwise. A uniform choice would rarely pick an auxiliary process, because there are few of
-// them. The process with the PID except is not chosen.
+// them. It never returns the process with the given PID.
 func (i *injection) serverProcess(except int) (pgserver.Process, error) {
 	session := i.rng.IntN(2) == 0
 	var eligible []pgserver.Process
@@ -159,9 +159,9 @@ func signalSession(function string) func(context.Context, *injection) error {
 	}
 }
 
-// ghostStandby makes every COMMIT wait for a standby that does not exist. Such a COMMIT is durable
-// and not yet visible to other sessions. The fault ends by terminating or canceling the waiting
-// sessions, or by resetting the configuration, which lets them continue.
+// ghostStandby makes every COMMIT wait for a standby that does not exist. A waiting COMMIT is
+// durable but not yet visible to other sessions. The fault ends by terminating or canceling the
+// waiting sessions, or by resetting the configuration, which lets them continue.
 func ghostStandby(ctx context.Context, i *injection) (err error) {
 	if err := i.Cluster.SetSynchronous(ctx, "nobody"); err != nil {
 		return err

@@ -40,7 +40,7 @@ const (
 	KindCall   Kind = "call"
 	KindRun    Kind = "run"
 	KindReturn Kind = "return"
-	KindExit   Kind = "exit" // the worker ended in order
+	KindExit   Kind = "exit" // the worker exits normally
 )
 
 // Event is a line of a history.
@@ -66,7 +66,7 @@ type Call struct {
 	Wall    int64         `json:"w"` // time of day, in microseconds
 }
 
-// Verbs: the functions of the library that are called.
+// Verbs are the functions of the library that workers call.
 const (
 	Do     = "Do"
 	DoTx   = "DoTx"
@@ -77,8 +77,8 @@ const (
 // the transaction or try to.
 const (
 	Reject      = "reject"
-	Commit      = "commit"                  // on the tx, which refuses it
-	Rollback    = "roll back"               // on the tx, which refuses it
+	Commit      = "commit"                  // by tx.Commit, which the library refuses
+	Rollback    = "roll back"               // by tx.Rollback, which the library refuses
 	RollbackSQL = "roll back by SQL, leave" // by SQL, which cannot be refused
 	RestartSQL  = "roll back by SQL, begin another"
 	CommitSQL   = "commit by SQL, begin another" // only in CommitScope
@@ -89,8 +89,9 @@ func EndsTransaction(fn string) bool {
 	return slices.Contains([]string{Commit, Rollback, RollbackSQL, RestartSQL, CommitSQL}, fn)
 }
 
-// CommitScope is the scope of the calls whose fn commits by SQL. Each has its own key. The library
-// only promises to report the commit: the effect exists and the record stays in progress.
+// CommitScope is the scope of the calls whose fn commits by SQL. Each of these calls has its own
+// key. The library promises only to report the commit, because afterwards the effect exists and the
+// record stays in progress.
 const CommitScope = "fn commits"
 
 // Outcome is the outcome of a call.
@@ -114,7 +115,7 @@ const (
 	Failed     Outcome = "failed"     // any other error
 	Ended      Outcome = "ended"      // ErrTxEnded
 	Unreadable Outcome = "unreadable" // ErrUnreadable
-	Died       Outcome = "died"       // of a message: it became a dead letter
+	Died       Outcome = "died"       // the message became a dead letter
 	// ErrOutcomeUnknown, or a COMMIT of the worker itself without an answer.
 	Unknown Outcome = "unknown"
 	Open    Outcome = "open" // the call never returned; no event has this outcome
@@ -128,8 +129,7 @@ func (o Outcome) CommittedNothing() bool {
 	return !slices.Contains([]Outcome{Executed, Replayed, Ended, Unknown, Open}, o)
 }
 
-// Orderly reports whether the call ended by itself, so that the server had finished its work by
-// then.
+// Orderly reports whether the server had finished its work for the call when the call returned.
 func (o Outcome) Orderly() bool {
 	return !slices.Contains([]Outcome{Cancelled, Failed, Conflict, Unknown, Open}, o)
 }
@@ -140,7 +140,7 @@ type Return struct {
 	Rejected    bool    `json:"rejected,omitempty"`
 	ExecutionID string  `json:"i,omitempty"`
 	Digest      string  `json:"d,omitempty"` // of the complete response
-	Maker       Op      `json:"m,omitempty"` // the call named in the response
+	Maker       Op      `json:"m,omitempty"` // the call that made the response, as named in it
 	Created     int64   `json:"cr,omitempty"`
 	Completed   int64   `json:"co,omitempty"`
 	Expires     int64   `json:"ex,omitempty"`

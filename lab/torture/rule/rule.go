@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Rule is a sentence that is true of every run in which all promises were kept.
+// Rule is the sentence that states a rule. It is true of every run in which all promises were kept.
 type Rule string
 
 // Violation is a promise that was not kept.
@@ -15,7 +15,7 @@ type Violation struct {
 	Rule       Rule
 	Scope, Key string // empty if the violation is not about one key
 	Detail     string
-	History    []string // what led to it
+	History    []string // the events that led to it
 }
 
 func (v Violation) String() string {
@@ -39,8 +39,8 @@ type Result struct {
 	Unchecked  []string // keys whose history is too large for the model
 	Calls      int
 	Keys       int
-	Histories  int // that the model accepts: of keys, or of operations
-	Steps      int // of the model, in these
+	Histories  int // number of histories, of keys or operations, that the model accepts
+	Steps      int // number of steps of the model in these histories
 }
 
 // Rules that package check verifies with the history of a key.
@@ -96,7 +96,7 @@ const (
 const (
 	NoGoroutine Rule = "no goroutine is left over"
 	Tenant      Rule = "an answered write of a tenant is stored once, at the home of the tenant"
-	Recovers    Rule = "the server recovers with every acknowledged commit" // otherwise there is no state to check
+	Recovers    Rule = "the server recovers with every acknowledged commit" // after a failed recovery there is no state to check
 )
 
 // Rules about operations that package audit verifies.
@@ -120,7 +120,7 @@ const (
 	Epoch       Rule = "every commit of an operation is a step of the model"
 )
 
-// Further rules about operations. They matter if the code changes, functions fail or calls are
+// Further rules about operations. Most matter only if the code changes, functions fail or calls are
 // declined.
 const (
 	InDoubt   Rule = "a call that was begun is recorded, and no step is put before it"
