@@ -43,8 +43,8 @@ type Proxy struct {
 // server.
 func New(dsn string) (*Proxy, error) { return NewRewriting(dsn, nil) }
 
-// NewRewriting is New for a proxy that replaces SQL: rewrite gets the text of every Parse and Query
-// message, and the server gets the text that rewrite returns.
+// NewRewriting is like New, and the proxy replaces SQL. The function rewrite gets the text of every
+// Parse and Query message, and the server gets the text that rewrite returns.
 func NewRewriting(dsn string, rewrite func(sql string) string) (*Proxy, error) {
 	server, err := pgconn.ParseConfig(dsn)
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *Proxy) Addr() net.Addr { return p.listener.Addr() }
 // DSN returns the DSN given to New with the proxy's host and port, and with sslmode=disable.
 func (p *Proxy) DSN() string { return p.dsn }
 
-// SetLatency delays every byte by d in both directions, so a round trip takes 2·d longer. The delay
+// SetLatency delays every byte in both directions by d, so a round trip takes 2·d longer. The delay
 // does not limit bandwidth.
 //
 // A new latency applies to the bytes that the proxy reads from now on. Bytes never overtake each
@@ -80,8 +80,8 @@ func (p *Proxy) DSN() string { return p.dsn }
 // On Linux the delay is accurate to some tens of microseconds, if the machine is idle.
 func (p *Proxy) SetLatency(d time.Duration) { p.latency.Store(int64(d)) }
 
-// Conns returns the open connections, the oldest first. Connections that carry a CancelRequest are
-// not among them.
+// Conns returns the open connections, the oldest first, without connections that carry a
+// CancelRequest.
 func (p *Proxy) Conns() []*Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,9 +100,9 @@ func (p *Proxy) Cut(how Action) {
 	}
 }
 
-// Close ends all connections and returns when every goroutine of the proxy has ended. Its error
-// reports where the proxy could not follow the protocol. After such an error the counts and the
-// events are not reliable.
+// Close ends all connections and returns when every goroutine of the proxy has ended. It returns an
+// error if the proxy could not follow the protocol somewhere. The counts and the events are then
+// not reliable.
 func (p *Proxy) Close() error {
 	p.Admit()
 	p.stopDialing()
@@ -122,7 +122,7 @@ func (p *Proxy) fail(err error) {
 	p.err = errors.Join(p.err, err)
 }
 
-// serve handles one client from its first byte to its last.
+// serve handles one client connection until it ends.
 func (p *Proxy) serve(l *pgwire.Listener, client net.Conn) {
 	if p.refuses(client) {
 		return

@@ -65,8 +65,8 @@ func Work(input io.Reader) error {
 	for _, p := range pools {
 		p.Close()
 	}
-	// The goroutines of operations and messages outlive their use by some seconds, so their workers
-	// do not look for leaked goroutines.
+	// Operations and messages keep a session that shows that the process is alive. Its goroutines
+	// outlive their users by some seconds, so these workers do not look for leaked goroutines.
 	if err == nil && c.Bank == "" && c.Broker == "" {
 		exit := history.Event{At: history.Now(), Kind: history.KindExit, Op: c.Op(0)}
 		if err := goleak.Find(before); err != nil {
