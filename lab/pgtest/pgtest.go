@@ -47,8 +47,9 @@ func EmptyDSN(t testing.TB) string {
 	return requireServer(t).createFor(t, "template0")
 }
 
-// Open returns a pool on any address, such as that of a proxy in front of a database from [DSN].
-// The pool is closed at the end of the test. The test fails if a connection is then still acquired.
+// Open returns a pool on any address, such as the address of a proxy in front of a database from
+// [DSN]. The pool is closed at the end of the test. The test fails if a connection is then still
+// acquired.
 func Open(t testing.TB, dsn string, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(dsn)
@@ -61,7 +62,7 @@ func Open(t testing.TB, dsn string, configure ...func(*pgxpool.Config)) *pgxpool
 	return OpenConfig(t, config)
 }
 
-// OpenConfig is like [Open], with a complete configuration.
+// OpenConfig is like [Open], but takes a complete configuration.
 func OpenConfig(t testing.TB, config *pgxpool.Config) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)

@@ -68,7 +68,7 @@ func tlsInFrontOf(t testing.TB, dsn string, closeAfter []byte) string {
 type tlsFront struct {
 	config     *tls.Config
 	dial       func() (net.Conn, error)
-	closeAfter []byte // text of the answer that close_notify goes with; nil for never
+	closeAfter []byte // close_notify is sent with the answer that contains this text; nil: only at the end
 }
 
 const sslRequest = 80877103
@@ -81,7 +81,7 @@ func (f *tlsFront) carry(l *pgwire.Listener, conn net.Conn) {
 	if _, err := conn.Write([]byte{'S'}); err != nil {
 		return
 	}
-	// packets is below TLS, so that it can send an answer and its close_notify in one write.
+	// packets is the layer below TLS. It can send an answer and the close_notify in one write.
 	packets := &packets{Conn: conn}
 	client := tls.Server(packets, f.config)
 	server, err := f.dial()
