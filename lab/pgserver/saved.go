@@ -9,8 +9,8 @@ import (
 )
 
 // SavedData is the environment variable that names a directory written by [Server.SaveData]. A new
-// server of the same installation copies that data and does not run initdb, which takes ten times
-// the processor time.
+// server of the same installation copies the data from there instead of running initdb, which would
+// take ten times the processor time.
 const SavedData = "IDEM_TEST_SAVED_DATA"
 
 // SaveData writes the data and the password of a server that was never started to the existing

@@ -16,7 +16,7 @@ import (
 
 // Options configures a server. The zero value is usable.
 type Options struct {
-	// Bin is the directory of PostgreSQL's programs. The default is that of Find("").
+	// Bin is the directory of PostgreSQL's programs. The default is the result of Find("").
 	Bin string
 	// Dir is an existing directory for the files of the server. The server's user becomes its owner
 	// and must be able to reach it. The default is a temporary directory, which Close removes.

@@ -50,7 +50,7 @@ func (s *Server) follow(ctx context.Context, primary *Server, name string) error
 }
 
 // setPrimary writes the connection to the primary into a configuration file. The connection
-// contains a password, and every user can read a command line.
+// contains a password, so it must not be in the command line, which every user can read.
 func (s *Server) setPrimary(primary *Server, name string) error {
 	file, err := os.OpenFile(filepath.Join(s.opts.Data, "postgresql.auto.conf"), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
