@@ -13,7 +13,7 @@ type Personality struct {
 	Name    string
 	Sources []string // where the differences are documented
 
-	Isolation string             // the default of transactions; read committed if empty
+	Isolation string             // default isolation level of transactions; read committed if empty
 	Functions map[string]Refusal // refused functions by name, without a schema
 	Sets      map[string]Refusal // settings that set_config may not change, local or not
 	Commands  map[string]Refusal // refused statements by their first words
@@ -51,10 +51,10 @@ func (p *Personality) refusal(statement string) *Refusal {
 // schema is the schema of the functions in Instead.
 const schema = "personality"
 
-// rewrite returns the text that the server gets in place of sql: calls of replaced functions are
-// changed to their replacements, and a refused statement is replaced by one that fails with the
-// code of the refusal. Then it replaces all of sql, because the server would execute the statements
-// in front of it.
+// rewrite returns the text that the server gets instead of sql. It changes calls of replaced
+// functions to calls of their replacements. If any statement is refused, it returns one statement
+// that fails with the code of the refusal: it replaces all of sql, because the server would
+// otherwise execute the statements before the refused one.
 func (p *Personality) rewrite(sql string) (text string, refused bool) {
 	for _, statement := range pgproxy.Split(sql) {
 		if refusal := p.refusal(statement); refusal != nil {
