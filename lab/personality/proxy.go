@@ -86,8 +86,8 @@ func prepare(p *Personality, dsn string, conflict int) error {
 // Refused returns how many statements the proxy has refused.
 func (p *Proxy) Refused() int { return int(p.refused.Load()) }
 
-// Faulted returns how many COMMITs were rolled back, were answered with an error although they
-// committed, and lost their answer.
+// Faulted returns three numbers of COMMITs: those that were rolled back, those that committed and
+// were answered with an error, and those that committed and got no answer.
 func (p *Proxy) Faulted() (rolledBack, uncertain, lost int) {
 	return int(p.conflicts.Load()), p.uncertain.Count(), p.lost.Count()
 }
