@@ -22,7 +22,7 @@ import (
 type Options struct {
 	Seed  uint64
 	Start time.Duration // when the run began; times are printed relative to it
-	// Calm is the time after which nothing was broken and no process was killed.
+	// Calm begins the calm period. Its only injected fault is the loss of answers to claims.
 	Calm time.Duration
 	// Stop is the time at which the workers were asked to end.
 	Stop   time.Duration

@@ -52,7 +52,8 @@ func (o *operation) partStep(round *journal.Round, n int) *journal.Step {
 	return o.steps[i]
 }
 
-// isPart reports whether step is a name of the step for the child of round n, in any release.
+// isPart reports whether the step begins the child of round n in some release. Its name may depend
+// on the release.
 func (o *operation) isPart(step string, round *journal.Round, n int) bool {
 	return step == round.PartIn(0, n) || step == round.PartIn(journal.Releases-1, n)
 }
@@ -120,9 +121,8 @@ func (b *book) checkCut(o, child *operation, step *journal.Step) {
 		return
 	}
 	for _, m := range o.moves {
-		// Only a move after which the parent began to wait counts, so the parent must have run
-		// between the cancellation and m. A child that had ended by then has nothing left to
-		// cancel.
+		// Only a wait that began after the cancellation counts, so the parent must have run between
+		// the cancellation and m. A child that had ended by then has nothing left to cancel.
 		if m.Canceled && m.Owner == 0 && m.Endless && m.Attempts == 0 && m.Known[step.Name] == "waiting" && m.At+clocks < child.moves[last].At &&
 			o.ranSince(o.canceledAt(), m.At) {
 			b.violates(o, rule.ChildCut, "it was canceled, awaits child %s since %v, and that was not canceled", child.id, m.At-b.options.Start)

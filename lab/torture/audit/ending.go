@@ -112,8 +112,8 @@ func (b *book) checkKeys() {
 // checkAnew checks that a call does not begin a second operation for its key after it ran, or
 // waited for, an operation that was canceled.
 func (b *book) checkAnew() {
-	// The row of an operation does not say which call created it: it was the call that began the
-	// first run.
+	// The row of an operation does not say which call created it. The call that began the first run
+	// did.
 	begun := map[history.Op][]*operation{} // by the call that began its first run
 	canceled := map[string][]*operation{}  // by key
 	for _, o := range b.operations {

@@ -178,8 +178,8 @@ const (
 	tooManyDeaths  = "too_many_deaths"
 )
 
-// maxDeaths is the number of consecutive failed attempts after which the library parks an
-// operation.
+// maxDeaths is the number of deaths in a row after which the library parks an operation. A death is
+// an attempt whose process died.
 const maxDeaths = 10
 
 // isOfUndo reports whether m parked the operation at the undo of a step, not at the step itself.
@@ -327,8 +327,8 @@ func process(by uint32) history.Op { return history.Op(uint64(by) << 32) }
 const settled = time.Second
 
 // checkOwners checks that no process begins to run an operation while another process runs it. It
-// judges only the calm period, in which nothing is broken, and processes with direct sessions. A
-// process behind a pooler has a lease instead, which a fault may have ended.
+// judges only the calm period, and only processes with direct sessions. A process behind a pooler
+// has a lease instead, which a fault may have ended.
 func (b *book) checkOwners(o *operation) {
 	if o.row.Canceled { // the owner notices a cancellation with its next commit
 		return
@@ -362,7 +362,7 @@ func (o *operation) isGivenUp(r *run, by time.Duration) bool {
 const noticed = 7 * time.Second
 
 // checkWoken checks that a claimed operation is run, or claimed again, within a limit. It judges
-// the calm period, in which at most the answers to claims were lost.
+// the calm period, in which the only injected fault is the loss of answers to claims.
 //
 // An idle operation is a violation only if its owner began another run after the limit. If the
 // owner has died, another run by any process is enough. Without another run, the machine may not

@@ -269,6 +269,7 @@ func (b *book) checkFront(o *operation, call string, begun time.Duration) {
 
 // checkSeen checks that every run of a function sees the same value and the same error of a step.
 // It reports whether all runs took the same branch.
+//
 // A worker logs "as it was: false" if a value differs from what the step returned, and "declined:
 // false" if an error does not match the one that the step returned. Of the events about the value
 // of a step, only the first one is judged.
@@ -307,8 +308,8 @@ func (o *operation) standing() map[string]string {
 	return standing
 }
 
-// checkPaid checks that the recorded answer names exactly the charges that the bank has not
-// refunded.
+// checkPaid checks that the recorded answer names exactly the charges that the bank booked and did
+// not refund.
 func (b *book) checkPaid(o *operation) {
 	for _, r := range b.records {
 		if r.ID == o.id && r.Answer != nil && !maps.Equal(r.Answer.Paid, o.standing()) {

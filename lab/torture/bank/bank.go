@@ -27,7 +27,7 @@ type Request struct {
 	Generation int           // for an Asked call: how often its sender has asked for the outcome
 	Declined   bool          // the bank must decline it
 	Slow       bool          // the bank must answer slowly
-	Sent       time.Duration // by the clock of package history
+	Sent       time.Duration // when it was sent, by the clock of package history
 	Place      string        // what the charge is for
 	Refunds    string        // for a refund: the Place of the refunded charge
 	Given      string        // for an undo: the value of the step that it undoes
@@ -77,7 +77,7 @@ func Open(seed uint64) (*Bank, error) {
 	return b, nil
 }
 
-// Books returns all requests to book, and what was booked.
+// Books returns all requests to book something, and all bookings.
 func (b *Bank) Books() []journal.Entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()

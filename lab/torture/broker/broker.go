@@ -59,7 +59,7 @@ func Open(seed uint64) (*Broker, error) {
 	return b, nil
 }
 
-// handle makes the broker execute requests by do, one at a time.
+// handle makes the broker execute requests with the function do, one at a time.
 func handle[Q, R any](b *Broker, requests unreliable.Request[Q, R], do func(*Q) R) {
 	requests.Handle(b.Server, nil, func(q *Q) (R, int) {
 		b.mu.Lock()
@@ -91,8 +91,8 @@ func (b *Broker) Calm() {
 	b.calm = true
 }
 
-// publish takes letters. After it refuses a letter, it refuses the later letters of the same key
-// too.
+// publish takes or refuses letters. After it refuses a letter, it refuses the later letters of the
+// same key too.
 func (b *Broker) publish(letters *[]Sent) Refusals {
 	refused := Refusals{}
 	behind := map[[2]string]bool{}

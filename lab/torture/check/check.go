@@ -116,7 +116,7 @@ type key struct {
 	effects    []*ledger.Effect
 	record     *ledger.Record // nil if there is none
 	purged     []*ledger.Record
-	outers     map[history.Op][]string // by call of DoTx: what its caller wrote
+	outers     map[history.Op][]string // rows that the caller of DoTx wrote, by the call of DoTx
 
 	executions []*execution
 	byID       map[string]*execution

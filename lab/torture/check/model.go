@@ -36,7 +36,7 @@ type possible struct {
 	losses    uint64    // a bit set of the failovers that have lost commits, by their index
 }
 
-// Slots of a state.
+// Slots of a state: the call that has claimed the key, and a call that only reads.
 const (
 	holder = iota
 	reader

@@ -261,9 +261,10 @@ const longWait = 2 * time.Second
 // heldTowardsEnd reports whether another call can have held the key in the second half of a long
 // wait.
 //
-// A call of another process that returned ErrInProgress did not hold the key. For a call of its own
-// process, o may have waited in memory while that call waited for a connection. If a call ended
-// with its context or without an answer, the server may have noticed the end later than the caller.
+// A call of another process that returned ErrInProgress did not hold the key. A call of the same
+// process counts even then: o may have waited for it in memory while it waited for a connection.
+// For a call that ended with its context or without an answer, the server may have noticed the end
+// later than the caller, so that call counts too.
 func (k *key) heldTowardsEnd(o *history.Operation) bool {
 	if o.Verb == history.DoTx || o.Wait < longWait {
 		return true

@@ -23,7 +23,7 @@ import (
 // the operations are finished after the run.
 func (r *running) halfTheTime() bool { return !r.calm && rand.IntN(2) == 0 }
 
-// saw logs what the function sees of the result of a step.
+// saw logs what the function got as the result of a step.
 func (r *running) saw(step, what string) {
 	r.note(journal.Event{Kind: journal.KindSaw, Op: r.name, Operation: r.ID(), Name: step, Value: what})
 }

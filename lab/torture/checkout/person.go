@@ -65,8 +65,9 @@ func (s *shop) cancel(ctx context.Context, id string, opts ...operation.CancelOp
 	}
 }
 
-// seeTo handles a parked operation. It resolves a call in doubt by the books of the bank, and
-// retries any other operation. It sometimes cancels a canceled operation again, WithoutCode.
+// seeTo handles a parked operation. It usually resolves a call in doubt by the books of the bank,
+// and otherwise retries the operation. It sometimes cancels a canceled operation again,
+// WithoutCode.
 func (s *shop) seeTo(ctx context.Context, id string) {
 	status, err := operation.Show(ctx, s.pool, id)
 	switch {
@@ -101,7 +102,8 @@ func (s *shop) settle(ctx context.Context, id string, status *operation.Status) 
 		finding = operation.Happened(nil)
 	case reply.Done:
 		finding = operation.Happened(reply.Receipt)
-	// Never for card A, because the function expects an error of a certain type there.
+	// The call of card A is never resolved as refused: its function expects an error of a certain
+	// type.
 	case strings.HasPrefix(step, "charge-") && rand.IntN(3) == 0:
 		finding = operation.Refused(errRefused)
 	}

@@ -45,7 +45,8 @@ type shop struct {
 }
 
 func (s *shop) define() {
-	// These errors are recognized by their identity or their type, so the library must know them.
+	// The function recognizes these errors by more than their text and fields, so the library must
+	// know them.
 	known := operation.WithErrors(errNoFunds, &codeError{}, &softDecline{}, &opaqueDecline{})
 	s.checkout = operation.Define("checkout", s.run, known)
 	s.walkIn = operation.Define("walk-in", s.run, known)

@@ -112,7 +112,8 @@ func (s *shop) call() (answered bool) {
 	return s.once(verb, &plan, s.patience())
 }
 
-// insist makes up to 30 calls that end long before the bank has answered, until one is answered.
+// insist makes up to 30 calls until one is answered. Their contexts end long before the bank
+// answers.
 func (s *shop) insist(plan *journal.Plan) (answered bool) {
 	const most = 30
 	for n := 0; n < most && !answered; n++ {

@@ -173,7 +173,8 @@ func (c *Cluster) Await(ctx context.Context, sql string, args ...any) error {
 	})
 }
 
-// Do calls use with a direct connection to the primary, and closes the connection afterwards.
+// Do calls the function with a direct connection to the primary, and closes the connection
+// afterwards.
 func (c *Cluster) Do(ctx context.Context, use func(*pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, withApplication(c.primary.DSN()))
 	if err != nil {

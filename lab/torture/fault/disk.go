@@ -165,8 +165,7 @@ func program(name string, args ...string) error {
 }
 
 // fullDisk fills the disk, waits, and frees it. The server first answers with errors. When it
-// cannot create the next segment of the log, it crashes, and it cannot recover until there is
-// space.
+// cannot create the next WAL segment, it crashes, and it cannot recover until there is space.
 func fullDisk(ctx context.Context, i *injection) error {
 	err := i.disk.fill()
 	i.strike()

@@ -33,7 +33,8 @@ func fastStop(s *pgserver.Server) error      { return s.Stop(pgserver.Fast) }
 func immediateStop(s *pgserver.Server) error { return s.Stop(pgserver.Immediate) }
 func killServer(s *pgserver.Server) error    { s.Kill(); return nil }
 
-// whileDown returns a fault that ends the server by end, waits up to 300 ms, and starts it again.
+// whileDown returns a fault that ends the server with the function end, waits up to 300 ms, and
+// starts it again.
 func whileDown(end func(*pgserver.Server) error) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
 		if err := end(i.Cluster.Primary()); err != nil {
@@ -131,8 +132,8 @@ var sessionKinds = []Kind{
 // victims selects the sessions of clients, without those of the torture itself.
 const victims = `from pg_stat_activity where backend_type = 'client backend' and application_name <> '` + cluster.Application + `'`
 
-// signalSession returns a fault that calls function, pg_terminate_backend or pg_cancel_backend, for
-// a random session.
+// signalSession returns a fault that calls the given function, pg_terminate_backend or
+// pg_cancel_backend, for a random session.
 func signalSession(function string) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
 		err := i.Cluster.Do(ctx, func(conn *pgx.Conn) error {

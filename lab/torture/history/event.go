@@ -98,7 +98,7 @@ const CommitScope = "fn commits"
 type Outcome string
 
 // Outcomes. Executed and Replayed have a response. After Unknown and Ended the library promises
-// nothing about the call. After all others it promises that the call committed nothing.
+// nothing about the call. After all other outcomes it promises that the call committed nothing.
 const (
 	Executed   Outcome = "executed"
 	Replayed   Outcome = "replayed"

@@ -154,7 +154,7 @@ func (f *file) violates(r rule.Rule, id string, format string, args ...any) {
 	f.found = append(f.found, v)
 }
 
-// Take returns the state of the database, from one snapshot.
+// Take reads the state of the database in one snapshot.
 func Take(ctx context.Context, conn *pgx.Conn) (*letter.State, error) {
 	s := &letter.State{}
 	var said []*struct{ Letter []byte }
@@ -221,7 +221,7 @@ func (f *file) checkDeadOfOutbox(id string, k *known, dead *letter.Dead) {
 	}
 }
 
-// place identifies an order: a topic and a key.
+// place identifies a sequence of letters by their topic and key.
 type place struct{ topic, key string }
 
 // checkOrder checks that the letters of a key were published, and handled by ordered consumers, in

@@ -75,7 +75,7 @@ func (f Fate) CanDie() bool {
 	return slices.Contains([]Fate{Poison, BrokenSQL, BrokenCommit, Flaky, Passing, Swallows}, f)
 }
 
-// MustDie reports whether no consumer can have handled the letter.
+// MustDie reports whether no consumer can handle the letter.
 func (f Fate) MustDie() bool { return f.CanDie() && f != Flaky && f != Passing }
 
 // Letter is the payload of a message.

@@ -82,7 +82,7 @@ func (o *office) begin() {
 		for range first {
 			letters = append(letters, o.trouble(n))
 		}
-		// A failure leaves the run without these letters.
+		// After a failure, the run has none of these letters.
 		_ = pgx.BeginFunc(ctx, o.pools[1], func(tx pgx.Tx) error { return putNext(ctx, tx, letters) })
 	}
 }

@@ -24,7 +24,7 @@ type Key struct {
 	Seen bool   // mutant only: a purge has read the row as expired, and deletes it without a recheck
 }
 
-// Phase is how far a call is.
+// Phase is the progress of a call.
 type Phase uint8
 
 const (
@@ -228,7 +228,7 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 	})
 	act("CommitFails", c.Phase == Committing && !c.Lost, rollback(Claiming, c.Reject))
 	act("CommitFails", c.Phase == Committing && !c.Lost, rollback(Returned, false))
-	act("Rollback", c.Lost, rollback(c.Phase, c.Reject)) // the server notices the lost connection, or COMMIT never arrived
+	act("Rollback", c.Lost, rollback(c.Phase, c.Reject)) // the server notices the loss, or COMMIT never arrived
 	act("NoAnswer", c.Phase == Committing || c.Phase == Acknowledging, func(t *State, c *Call) {
 		c.Phase, c.Resolve, c.Lost = Claiming, true, c.Tx != NoTx
 		if lacks("record decides") {

@@ -31,7 +31,7 @@ type Process struct {
 	Doubt, Canceled, Lost bool
 }
 
-// Stage is how far a process is.
+// Stage is the progress of a process.
 type Stage uint8
 
 const (

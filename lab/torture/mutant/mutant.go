@@ -23,7 +23,7 @@
 //  4. go run . mutants -v -mutant NAME prints the rules that were found broken. A mutant that
 //     survives needs another fault, a longer Duration, or a new rule: its name in rule/rule.go, its
 //     check in package check, and a history that breaks it in check_test.go.
-//  5. make generate writes it into docs/evidence.md.
+//  5. make generate adds the mutant to docs/evidence.md.
 package mutant
 
 import (

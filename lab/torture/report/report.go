@@ -76,7 +76,7 @@ type Verdict struct {
 	Broken []rule.Rule         // without duplicates
 	Failed map[string][]string // the reasons why a leg failed, by leg
 
-	Histories, Steps int // numbers of histories and of their steps that the model accepts
+	Histories, Steps int // numbers of the histories that the model accepts, and of their steps
 }
 
 // Add adds the results of a leg.

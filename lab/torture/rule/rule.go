@@ -96,7 +96,7 @@ const (
 const (
 	NoGoroutine Rule = "no goroutine is left over"
 	Tenant      Rule = "an answered write of a tenant is stored once, at the home of the tenant"
-	Recovers    Rule = "the server recovers with every acknowledged commit" // after a failed recovery there is no state to check
+	Recovers    Rule = "the server recovers with every acknowledged commit" // if not, there is no state to check
 )
 
 // Rules about operations that package audit verifies.

@@ -19,18 +19,19 @@ type act int
 
 const (
 	nothing    act = iota
-	refuse         // before the request is executed
-	drop           // before the request is executed
-	loseAnswer     // after the request was executed
+	refuse         // answer 503 before the request is executed
+	drop           // close the connection before the request is executed
+	loseAnswer     // close the connection after the request was executed
 	killBefore     // kill the caller before the request is executed
-	kill           // kill the caller after it was executed
+	kill           // kill the caller after the request was executed
 	killSoon       // kill the caller about when it gets the answer
 )
 
-// Odds are the probabilities of failures: of every Of requests, so many fail in each way.
+// Odds are the probabilities of failures: each number is how many of every Of requests fail in this
+// way.
 type Odds struct {
 	Stream                                                   uint64 // selects the sequence of random numbers
-	Slow                                                     []Slow // of every twenty requests
+	Slow                                                     []Slow // delays of some of every twenty requests
 	Of                                                       int
 	Refused, Dropped, Lost, KilledBefore, Killed, KilledSoon int
 }
