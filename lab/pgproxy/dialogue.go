@@ -52,7 +52,7 @@ type answer struct {
 	run   *run // the statement that the message completes, or nil
 	tag   string
 	code  string
-	waits int // how many times the client stops waiting because of the message
+	waits int // number of awaited answers that the message completes
 }
 
 func (d *dialogue) isStarted() bool {
@@ -68,7 +68,7 @@ func (d *dialogue) ask(kind byte, runs []*run) {
 	switch kind {
 	case pgwire.Parse, pgwire.Bind, pgwire.Describe, pgwire.Execute, pgwire.Close,
 		pgwire.Sync, pgwire.Query, pgwire.FunctionCall:
-	// A Flush with nothing to flush gets no answer.
+	// A Flush with nothing to flush gets no answer, so it is not recorded.
 	case pgwire.Flush:
 		if d.head() == nil || ends(d.asked[len(d.asked)-1].kind) {
 			return

@@ -38,8 +38,7 @@
 //
 // The proxy forwards every byte before the point and no byte after it. A trap therefore has the
 // same effect in every run, whatever the timing and the TCP segmentation. When a trap breaks a
-// connection, the proxy lets the server execute what it has received before it sees the end of the
-// stream.
+// connection, the server first executes what it has received, and then sees the end of the stream.
 //
 // [Conn.Cut], [Conn.Freeze] and [Proxy.Refuse] act at once, whatever the connection is doing.
 package pgproxy

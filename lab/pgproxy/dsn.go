@@ -6,12 +6,12 @@ import (
 	"net/url"
 )
 
-// redirect returns a DSN with the address to instead of its own, and with sslmode=disable. The DSN
-// must be a URL.
+// redirect returns a DSN that leads to another address, with sslmode=disable. The given DSN must be
+// a URL.
 func redirect(dsn string, to net.Addr) (string, error) {
 	address, err := url.Parse(dsn)
 	if err != nil || address.Scheme == "" {
-		return "", errors.New("the DSN must be a URL") // the message of err contains the password
+		return "", errors.New("the DSN must be a URL") // err is not returned, because its message contains the password
 	}
 	address.Host = to.String()
 	parameters := address.Query()

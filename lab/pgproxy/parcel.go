@@ -7,7 +7,7 @@ type parcel struct {
 	data   []byte
 	marks  []mark
 	due    time.Time
-	strike *strike // the action of a trap behind the last byte; may be nil
+	strike *strike // trap that acts after the last byte; may be nil
 }
 
 // mark is a position in a parcel at which the client stops waiting for answers. The client can

@@ -171,7 +171,7 @@ func (p *pipe) write(x parcel) {
 		p.conn.dialogue.answered(m.answers)
 	}
 	if len(x.data) > 0 && !p.broken {
-		p.sent.Add(int64(len(x.data))) // counted before the write, so that a client that has received a byte finds it counted
+		p.sent.Add(int64(len(x.data))) // before the write, so that every byte that has arrived is counted
 		n, err := p.dst.Write(x.data)
 		p.sent.Add(int64(n - len(x.data)))
 		p.broken = err != nil

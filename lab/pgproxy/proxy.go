@@ -43,8 +43,8 @@ type Proxy struct {
 // server.
 func New(dsn string) (*Proxy, error) { return NewRewriting(dsn, nil) }
 
-// NewRewriting is like New, and the proxy replaces SQL. The function rewrite gets the text of every
-// Parse and Query message, and the server gets the text that rewrite returns.
+// NewRewriting is like New, but the proxy also replaces SQL. The function rewrite gets the text of
+// every Parse and Query message, and the server gets the text that rewrite returns.
 func NewRewriting(dsn string, rewrite func(sql string) string) (*Proxy, error) {
 	server, err := pgconn.ParseConfig(dsn)
 	if err != nil {

@@ -94,8 +94,8 @@ func scan(sql string, i int) (token, int) {
 	return tokenOther, 1
 }
 
-// through returns the length of s up to the end of the first occurrence of the string end at or
-// after the offset. It returns len(s) if there is none.
+// through searches s for the string end, from the offset on. It returns the length of s up to and
+// including the first occurrence, or len(s) if there is none.
 func through(s string, offset int, end string) int {
 	if i := strings.Index(s[offset:], end); i >= 0 {
 		return offset + i + len(end)

@@ -21,7 +21,7 @@ type Tally struct {
 	Turns int
 }
 
-// Tally returns the counts of all connections, including those that are over.
+// Tally returns the counts of all connections, including closed ones.
 func (p *Proxy) Tally() Tally { return Tally{int(p.turns.Load())} }
 
 // ResetTally sets the counts to zero and returns their previous values.
