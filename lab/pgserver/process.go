@@ -69,8 +69,8 @@ func (s *Server) serve(ctx context.Context) error {
 		args = append(args, "-c", assignment)
 	}
 	args = append(args, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-p", strconv.Itoa(s.port))
-	// The command is not bound to ctx, which would kill it. If ctx ends, serve stops the server
-	// itself.
+	// The command is not bound to ctx, because the end of ctx would kill it. serve stops the server
+	// itself if ctx ends.
 	cmd := s.program(context.WithoutCancel(ctx), "postgres", args...)
 	cmd.Env = append(cmd.Env, s.opts.Env...)
 	cmd.Stdout, cmd.Stderr = log, log

@@ -13,8 +13,8 @@ import (
 // take ten times the processor time.
 const SavedData = "IDEM_TEST_SAVED_DATA"
 
-// SaveData writes the data and the password of a server that was never started to the existing
-// directory dir, for [SavedData].
+// SaveData writes the data and the password of the server into the existing directory dir, for
+// [SavedData]. The server must never have been started.
 func (s *Server) SaveData(ctx context.Context, dir string) error {
 	for name, text := range map[string]string{"password": s.password, "bin": s.opts.Bin} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
