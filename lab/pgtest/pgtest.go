@@ -11,7 +11,7 @@
 //
 //	IDEM_TEST_REQUIRE=1      a test without a database fails; it is not skipped
 //	IDEM_TEST_KEEP=1         a failed test keeps its database and logs its address
-//	IDEM_TEST_SAMPLE=0       tests that repeat at many points take one of five ([Sampled])
+//	IDEM_TEST_SAMPLE=0       tests that repeat at many points run at one in five ([Sampled])
 //	IDEM_TEST_PERSONALITY    each database is behind a proxy with this personality
 package pgtest
 
