@@ -18,7 +18,7 @@ import (
 
 const (
 	engineLimit = 15 * time.Second // until the Docker engine's first answer
-	readyLimit  = 5 * time.Minute  // until the server in the container answers; a container that exits is noticed at once
+	readyLimit  = 5 * time.Minute  // until the server answers; an exit of the container is noticed at once
 )
 
 // startContainer builds and runs the program in ./container, which runs the image. It first checks

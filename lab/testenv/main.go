@@ -100,7 +100,7 @@ func run(args []string) int {
 	return code
 }
 
-// unable returns the exit code if there is no database. It reports err, unless a signal was the
+// unable returns the exit code of a run without a database. It reports err, unless a signal was the
 // cause.
 func unable(started context.Context, signals <-chan os.Signal, err error) int {
 	if started.Err() != nil {

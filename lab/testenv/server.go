@@ -64,7 +64,7 @@ func oneLine(err error) string {
 	return line
 }
 
-// startGiven returns the server at IDEM_TEST_DATABASE_URL. Its stop does nothing.
+// startGiven returns the server at IDEM_TEST_DATABASE_URL. testenv does not stop this server.
 func startGiven(ctx context.Context, cfg config, _ *runDir) (*server, error) {
 	if cfg.url == "" {
 		return nil, fmt.Errorf("IDEM_TEST_DATABASE_URL is not set (%w)", errAbsent)
