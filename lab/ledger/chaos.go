@@ -54,8 +54,8 @@ type Fault struct {
 	Inject func() error
 }
 
-// Run sends the messages and waits until all have their outcome. It fails the test if a guarantee
-// is broken, or if a fault cannot be injected or repaired.
+// Run sends the messages and waits until each of them has an effect or is a dead letter. It fails
+// the test if a guarantee is broken, or if a fault cannot be injected or repaired.
 func (c *Chaos) Run(t *testing.T) {
 	t.Helper()
 	c.messages, c.pool = *messages, pgtest.Open(t, c.DSN)

@@ -64,7 +64,7 @@ func (l *Ledger) Payloads() []string {
 	return l.Query(`SELECT payload FROM ledger ORDER BY line`)
 }
 
-// Wait waits until a query returns n rows.
+// Wait waits until a query returns at least n rows.
 func (l *Ledger) Wait(sql string, n int) {
 	l.T.Helper()
 	Eventually(l.T, func() error {
@@ -75,7 +75,7 @@ func (l *Ledger) Wait(sql string, n int) {
 	})
 }
 
-// WaitForPayloads waits until n messages are recorded.
+// WaitForPayloads waits until at least n messages are recorded.
 func (l *Ledger) WaitForPayloads(n int) {
 	l.T.Helper()
 	l.Wait(`SELECT payload FROM ledger`, n)

@@ -123,7 +123,8 @@ func Handle(tx pgx.Tx) error {
 	return nil
 }
 
-// LoseResults returns a Publisher that loses one in ten results of publisher.
+// LoseResults returns a Publisher that publishes by publisher, and returns an error instead of one
+// in ten successes.
 func LoseResults(publisher outbox.Publisher) outbox.Publisher {
 	return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 		err := publisher.Publish(ctx, messages)
@@ -140,7 +141,7 @@ type report struct {
 	Lost                int // neither an effect nor a dead letter
 	Repeated            int // more than one effect, or an effect and a dead letter
 	RolledBack          int // effects of messages that were never committed
-	Inversions          int // effects after the effect of a later message of their key
+	Inversions          int // effects that came after the effect of a later message with the same key
 	WronglyDead         int // dead letters that are not poison
 	Waiting             int // messages that are still in the outbox
 }
