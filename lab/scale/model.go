@@ -23,14 +23,14 @@ type Needs struct {
 	WAL         float64 // bytes per second
 	Cores       float64 // busy cores of the server
 	Connections float64
-	Clusters    int // of clusterCores each
+	Clusters    int // number of clusters with clusterCores cores each
 }
 
 // The constants of the model. TestModel_BoundsTheStoredBytes and TestModel_BoundsTheLoggedBytes
 // check the bytes. make bench/profile measures the microseconds; the values here are from two cores
 // of AMD EPYC.
 const (
-	heapFixed    = 248.0 // both versions of a row: a vacuum frees the first one later
+	heapFixed    = 248.0 // both versions of a row count: a vacuum frees the first one later
 	heapNames    = 2.6   // both versions contain the names
 	heapResponse = 1.05  // only the second version contains the response; pages are not completely full
 	indexFixed   = 16.0
