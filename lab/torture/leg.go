@@ -42,11 +42,11 @@ type leg struct {
 	perform func(ctx context.Context) (*report.Leg, error)
 
 	work    fault.Work
-	quiet   bool // no faults at all
+	quiet   bool // inject no faults at all
 	direct  bool // messages are handled without a broker
 	servers *cluster.Cluster
-	bank    *bank.Bank     // for operations
-	broker  *broker.Broker // for messages
+	bank    *bank.Bank     // set for operations
+	broker  *broker.Broker // set for messages
 
 	// inject injects faults until ctx ends, logs them, and heals everything. It may be nil.
 	inject func(ctx context.Context, workers fault.Workers, log func(fault.Event)) error
@@ -65,9 +65,9 @@ var errUnreadable = errors.New("the database cannot be read")
 
 // Time limits that an overloaded machine still meets.
 const (
-	readyLimit    = time.Minute     // until a server takes writes
-	stopLimit     = 2 * time.Minute // until the running calls have ended
-	leftoverLimit = time.Minute     // until the server has noticed that the workers have ended
+	readyLimit    = time.Minute     // maximum time until a server takes writes
+	stopLimit     = 2 * time.Minute // maximum time until the running calls have ended
+	leftoverLimit = time.Minute     // maximum time until the server has noticed that the workers have ended
 )
 
 // run runs the workers and the faults on a cluster, and judges the run.
@@ -173,7 +173,8 @@ func (l *leg) worker() config.Config {
 	return c
 }
 
-// torture injects faults until the time is over or faults cannot be injected.
+// torture injects faults until the duration of the leg has passed, or until a fault cannot be
+// injected.
 func (l *leg) torture(ctx context.Context, workers *workerset.Set, beside counterpart) error {
 	defer func() { l.until = history.Now() }()
 	ctx, cancel := context.WithTimeout(ctx, l.duration)
@@ -201,7 +202,7 @@ const (
 	calmFor  = 2500 * time.Millisecond // how long nothing is broken before the end
 	forLost  = 20 * time.Second        // the shortest leg that tests lost answers
 	losing   = 1500 * time.Millisecond // how long answers are lost
-	lostCalm = 12 * time.Second        // how long the workers then have to recover
+	lostCalm = 12 * time.Second        // how long the workers may take to recover afterwards
 )
 
 // calmDown cuts all connections once more, so that every process loses the session that shows that
@@ -234,7 +235,7 @@ const (
 	finishLimit = time.Minute
 	finishTimes = 4
 	finishMax   = 20 * time.Minute
-	finishExit  = time.Minute // for the last worker to exit
+	finishExit  = time.Minute // how long the last worker may take to exit
 	finishSlot  = 1000        // the slot of the last worker
 )
 

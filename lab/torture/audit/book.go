@@ -46,7 +46,7 @@ type operation struct {
 	id      string
 	row     *journal.Operation // nil if the database has no row
 	plan    journal.Plan
-	known   [journal.Releases]map[string]int // for each release of the code: the number of undos, by step
+	known   [journal.Releases]map[string]int // number of undos of each step, by release of the code and name of the step
 	steps   []*journal.Step
 	signals []*journal.Signal
 	effects map[string][]*journal.Effect // rows that steps wrote to Postgres, by step
@@ -56,7 +56,7 @@ type operation struct {
 	heard   []journal.Event // answers of the bank
 	unsent  []journal.Event
 	saw     []journal.Event
-	acked   map[string]int64 // when a signal was acknowledged, by its name
+	acked   map[string]int64 // time of the acknowledgement of a signal, by name of the signal
 	runs    []run
 	answers []journal.Event
 	started []journal.Event // return events of Start

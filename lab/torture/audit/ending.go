@@ -114,8 +114,8 @@ func (b *book) checkKeys() {
 func (b *book) checkAnew() {
 	// The row of an operation does not say which call created it. The call that began the first run
 	// did.
-	begun := map[history.Op][]*operation{} // by the call that began its first run
-	canceled := map[string][]*operation{}  // by key
+	begun := map[history.Op][]*operation{} // operations by the call that began their first run
+	canceled := map[string][]*operation{}  // canceled operations by key
 	for _, o := range b.operations {
 		if o.row == nil {
 			continue
@@ -149,7 +149,7 @@ func (b *book) checkAnew() {
 // checkAwaited checks the answer to a call that waited for an operation which was then canceled. It
 // must not be the answer of another operation with the same key.
 func (b *book) checkAwaited() {
-	canceled := map[string][]*operation{} // by key
+	canceled := map[string][]*operation{} // canceled operations by key
 	for _, o := range b.operations {
 		if o.row != nil && o.row.Canceled && o.row.State == "undone" && len(o.moves) > 0 {
 			canceled[o.row.Key] = append(canceled[o.row.Key], o)

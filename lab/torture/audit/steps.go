@@ -40,7 +40,7 @@ func (b *book) violates(o *operation, r rule.Rule, format string, args ...any) {
 // doing is an effect of a step or an undo, at the bank or in Postgres.
 type doing struct {
 	step, value string
-	given       string // for an undo: the value of the step that it undoes
+	given       string // value that an undo got from the step that it undoes
 	at          time.Duration
 }
 
@@ -213,8 +213,8 @@ const clocks = 20 * time.Millisecond
 // may have been inserted before it meanwhile, and all requests for the same purchase must have used
 // one key.
 func (b *book) checkBegun(o *operation) {
-	first := map[string]journal.Entry{} // by step
-	keys := map[string]string{}         // by what the call pays for
+	first := map[string]journal.Entry{} // first request of each step
+	keys := map[string]string{}         // key of the requests that pay for the same thing
 	for _, e := range o.entries {
 		if known, ok := first[e.Step]; !ok || e.At < known.At {
 			first[e.Step] = e
@@ -254,7 +254,7 @@ func (o *operation) isSettledAt(place string) bool {
 // checkFront checks that no step was inserted before a call after the call had begun. The library
 // must commit the position of a call before it sends the request.
 func (b *book) checkFront(o *operation, call string, begun time.Duration) {
-	for _, s := range o.steps { // in the order of their sequence numbers
+	for _, s := range o.steps { // the steps have the order of their sequence numbers
 		switch {
 		case s.Name == call, journal.Beside(s.Name) == call: // a parallel call begins in the same commit
 			return

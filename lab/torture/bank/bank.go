@@ -24,13 +24,13 @@ type Request struct {
 	Operation  string
 	Step       string
 	Safety     journal.Safety
-	Generation int           // for an Asked call: how often its sender has asked for the outcome
+	Generation int           // how often the sender of an Asked call has asked for its outcome
 	Declined   bool          // the bank must decline it
 	Slow       bool          // the bank must answer slowly
-	Sent       time.Duration // when it was sent, by the clock of package history
+	Sent       time.Duration // time of sending, by the clock of package history
 	Place      string        // what the charge is for
-	Refunds    string        // for a refund: the Place of the refunded charge
-	Given      string        // for an undo: the value of the step that it undoes
+	Refunds    string        // Place of the charge that a refund refunds
+	Given      string        // value that an undo got from the step that it undoes
 }
 
 // Reply is an answer of the bank.

@@ -29,7 +29,7 @@ type Broker struct {
 	books   []letter.Entry
 	taken   int
 	topics  map[string]*topic
-	queues  map[string]*queue // by consumer
+	queues  map[string]*queue // queues by the name of their consumer
 	refused map[string]int    // how often a letter was refused, by its id
 }
 
@@ -202,7 +202,7 @@ type Wish struct {
 // acknowledged.
 type Delivery struct {
 	Place  int
-	Forged bool // for the history only; consumers ignore it
+	Forged bool // only the history has use for it; consumers ignore it
 	Letter letter.Letter
 	Count  int // deliveries so far, including this one
 }
@@ -211,7 +211,7 @@ type Delivery struct {
 type Settlement struct {
 	Consumer string
 	Acked    []int
-	Again    map[int]time.Duration // by position: the delay before the next delivery
+	Again    map[int]time.Duration // delay before the next delivery, by position
 }
 
 // Standing has counters of the broker.
@@ -241,7 +241,7 @@ type queue struct {
 	consumer  letter.Consumer
 	topic     *topic
 	read      int              // number of letters of the topic that are in lines
-	lines     map[string]*line // by key; a letter without a key has its own line
+	lines     map[string]*line // lines by key; a letter without a key has its own line
 	open      []*line          // lines that are not empty
 	acked     []int            // positions in the topic, the latest last
 	delivered map[int]int      // number of deliveries, by position

@@ -112,7 +112,7 @@ type name struct{ scope, key string }
 type key struct {
 	name
 	options    *Options
-	operations []*history.Operation // in the order in which they began
+	operations []*history.Operation // sorted by the beginning of the calls
 	effects    []*ledger.Effect
 	record     *ledger.Record // nil if there is none
 	purged     []*ledger.Record

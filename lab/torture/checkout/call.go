@@ -108,8 +108,8 @@ type customer struct {
 	*running
 	step       string
 	place      string // what the charge is for
-	refunds    string // for a refund: the place of the refunded charge
-	given      string // for an undo: the value of the step that it undoes
+	refunds    string // place of the charge that a refund refunds
+	given      string // value that an undo got from the step that it undoes
 	safety     journal.Safety
 	window     time.Duration
 	generation int // how often this call has asked the bank for its outcome

@@ -40,7 +40,7 @@ type shop struct {
 
 	checkout *operation.Definition[journal.Plan]
 	walkIn   *operation.Definition[journal.Plan] // no Worker knows it until Finish
-	part     *operation.Definition[journal.Plan] // for child operations
+	part     *operation.Definition[journal.Plan] // definition of child operations
 	recent   recent
 }
 

@@ -230,7 +230,7 @@ func failSync(ctx context.Context, i *injection) error {
 		i.strike()
 		_ = tracer.Signal(syscall.SIGTERM) // strace detaches from the processes
 		<-tracer.Done()
-		for err == nil && conn.Ping(ctx) == nil { // until the server has ended all sessions
+		for err == nil && conn.Ping(ctx) == nil { // wait until the server has ended all sessions
 			time.Sleep(time.Millisecond)
 		}
 		return err

@@ -102,7 +102,7 @@ func forget(ctx context.Context, standby *pgserver.Server, receiver pgserver.Pro
 	if err := receiver.Signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	for conn.Ping(ctx) == nil { // until the standby ends its sessions
+	for conn.Ping(ctx) == nil { // wait until the standby ends its sessions
 		sleep(ctx, time.Millisecond)
 	}
 	for {

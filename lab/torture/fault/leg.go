@@ -38,7 +38,7 @@ type Leg struct {
 	Direct bool
 
 	needs cluster.Options
-	pause time.Duration // between two events, on average
+	pause time.Duration // average time between two events
 	act   func(context.Context, *injection) error
 	disk  int64 // size of a disk for the data or the WAL, in mebibytes; 0: no disk
 }
@@ -79,8 +79,8 @@ type Scene struct {
 	Cluster *cluster.Cluster
 
 	leg   Leg
-	clock *clock // only in the leg Clock
-	disk  *disk  // only in a leg with a disk
+	clock *clock // set only in the leg Clock
+	disk  *disk  // set only in a leg with a disk
 }
 
 // Start starts the cluster of the leg, with additional settings of the servers. It returns

@@ -13,8 +13,8 @@ const (
 	Connection Name = "connection"
 	Session    Name = "session"
 	Server     Name = "server"
-	Resumption Name = "resumption" // while operations are resumed; injected only on request
-	Delivery   Name = "delivery"   // at statements of outbox and inbox; injected only on request
+	Resumption Name = "resumption" // faults while operations are resumed; injected only on request
+	Delivery   Name = "delivery"   // faults at statements of outbox and inbox; injected only on request
 )
 
 // Kinds of faults.

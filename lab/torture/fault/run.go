@@ -47,8 +47,8 @@ type Target struct {
 // Event describes one fault, after it was healed or given up.
 type Event struct {
 	Kind   Name
-	At     time.Duration // when it was injected, by the clock of package history
-	For    time.Duration // from At until it was healed
+	At     time.Duration // time of the injection, by the clock of package history
+	For    time.Duration // duration from At until the fault was healed
 	Worker int           // the slot of the affected worker, -1 for all
 	Err    string        // why it could not be injected or healed
 
@@ -63,8 +63,8 @@ type Event struct {
 
 const (
 	atOnce     = 4                // faults that run at the same time, in addition to one fault of the server
-	actLimit   = 2 * time.Minute  // for one fault; it may include the start of a standby
-	healLimit  = 60 * time.Second // for a repair; enough for the crash recovery of a server
+	actLimit   = 2 * time.Minute  // maximum duration of one fault, which may include the start of a standby
+	healLimit  = 60 * time.Second // maximum duration of a repair; enough for the crash recovery of a server
 	totalLimit = actLimit + healLimit
 )
 

@@ -51,7 +51,7 @@ type Event struct {
 	Call   *Call         `json:"c,omitempty"`
 	Run    string        `json:"i,omitempty"` // the execution id that fn got
 	Return *Return       `json:"r,omitempty"`
-	Leaks  string        `json:"leaks,omitempty"` // at exit: leaked goroutines
+	Leaks  string        `json:"leaks,omitempty"` // goroutines that leaked, in the event of an exit
 }
 
 // Call has the arguments of a call.
@@ -77,11 +77,11 @@ const (
 // the transaction or try to.
 const (
 	Reject      = "reject"
-	Commit      = "commit"                  // by tx.Commit, which the library refuses
-	Rollback    = "roll back"               // by tx.Rollback, which the library refuses
-	RollbackSQL = "roll back by SQL, leave" // by SQL, which cannot be refused
+	Commit      = "commit"                  // fn calls tx.Commit, which the library refuses
+	Rollback    = "roll back"               // fn calls tx.Rollback, which the library refuses
+	RollbackSQL = "roll back by SQL, leave" // the library cannot refuse a rollback by SQL
 	RestartSQL  = "roll back by SQL, begin another"
-	CommitSQL   = "commit by SQL, begin another" // only in CommitScope
+	CommitSQL   = "commit by SQL, begin another" // used only in CommitScope
 )
 
 // EndsTransaction reports whether the fn ends its transaction or tries to.
@@ -139,7 +139,7 @@ type Return struct {
 	Outcome     Outcome `json:"a"`
 	Rejected    bool    `json:"rejected,omitempty"`
 	ExecutionID string  `json:"i,omitempty"`
-	Digest      string  `json:"d,omitempty"` // of the complete response
+	Digest      string  `json:"d,omitempty"` // digest of the complete response
 	Maker       Op      `json:"m,omitempty"` // the call that made the response, as named in it
 	Created     int64   `json:"cr,omitempty"`
 	Completed   int64   `json:"co,omitempty"`

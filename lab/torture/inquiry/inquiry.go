@@ -31,7 +31,7 @@ type Options struct {
 // file collects everything that is known of a run.
 type file struct {
 	options Options
-	letters map[string]*known // by id
+	letters map[string]*known // letters by id
 	events  []letter.Event
 	taken   []letter.Entry // letters that the broker took, in order
 	effects []*letter.Effect
@@ -44,9 +44,9 @@ type known struct {
 	taken    []letter.Entry
 	refusals int
 	waiting  int
-	effects  map[string]int          // by consumer
-	inbox    map[string]bool         // by consumer
-	dead     map[string]*letter.Dead // by consumer; "" for the outbox
+	effects  map[string]int          // number of effects, by consumer
+	inbox    map[string]bool         // whether the inbox has the letter, by consumer
+	dead     map[string]*letter.Dead // dead letters by consumer; "" is the outbox
 	causes   int                     // number of letters that answer it
 }
 

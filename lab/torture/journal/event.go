@@ -79,18 +79,18 @@ type Entry struct {
 	Booked                                 bool // false: the request did not book anything
 	Key, Operation, Step, Receipt, Refunds string
 	Place                                  string // what the charge is for
-	Given                                  string // for an undo: the value of the step that it undoes
+	Given                                  string // value that an undo got from the step that it undoes
 }
 
 // State is the state of the database at the end of a run. The fields of its rows have the order of
 // the columns in the queries of package audit.
 type State struct {
 	Operations []*Operation
-	Steps      []*Step // in the order of their sequence numbers
+	Steps      []*Step // sorted by their sequence numbers
 	Signals    []*Signal
 	Effects    []*Effect
 	Records    []*Record
-	Moves      []*Move // in the order of their commits
+	Moves      []*Move // sorted by the time of their commits
 }
 
 // Operation is a row of idem.operations.
@@ -108,7 +108,7 @@ type Step struct {
 	Undos                          int // the recorded number of undos
 	Value                          string
 	Due                            int64         // end of a pause, in microseconds since 1970; 0: none
-	Recorded                       time.Duration // by the clock of package history
+	Recorded                       time.Duration // time of recording, by the clock of package history
 }
 
 // Signal is a row of idem.signals.
@@ -118,7 +118,7 @@ type Signal struct{ Operation, Name, Value string }
 type Effect struct {
 	Operation, Step, Nonce string
 	At                     time.Duration // when the Tx ran, by the clock of package history
-	Given                  string        // for an undo: the value of the step that it undoes
+	Given                  string        // value that an undo got from the step that it undoes
 }
 
 // Record is a row of idem.records.
@@ -140,11 +140,11 @@ type Move struct {
 	Canceled           bool
 	WithoutCalling     bool
 	WithoutCode        bool
-	Endless            bool              // no timeout is due; only an event wakes the operation
+	Endless            bool              // the operation has no timeout; only an event wakes it
 	Deaths             int               // number of consecutive attempts whose process died
 	Rest               time.Duration     // delay before the next claim, after three deaths or more
 	Since              time.Duration     // start of the step, by the clock of package history
-	At                 time.Duration     // by the clock of package history
+	At                 time.Duration     // time of the commit, by the clock of package history
 	By                 uint32            // the process; math.MaxUint32 if it is not a worker
 	Pooled             bool              // the process is behind a pooler and has a lease
 	Known              map[string]string // recorded outcomes, by step; set if the move releases or cancels the operation

@@ -52,8 +52,8 @@ type Pause string
 const (
 	NoPause Pause = ""
 	Sleep   Pause = "sleep"
-	Await   Pause = "await"  // for a signal that is sent soon
-	Silence Pause = "silent" // for a signal that nobody sends
+	Await   Pause = "await"  // wait for a signal that is sent soon
+	Silence Pause = "silent" // wait for a signal that nobody sends
 )
 
 // End is how an operation ends, unless it is parked.
@@ -185,7 +185,7 @@ type Refusal string
 // Types of errors.
 const (
 	NoRefusal Refusal = ""
-	Accepted  Refusal = "accepted" // not declined; card B is not needed
+	Accepted  Refusal = "accepted" // card A is not declined; card B is not needed
 	Sentinel  Refusal = "a sentinel"
 	Wrapped   Refusal = "a sentinel, wrapped with another"
 	CustomIs  Refusal = "a type with an Is of its own"

@@ -26,7 +26,7 @@ type Effect struct {
 	Key         string
 	Payload     string
 	Digest      string
-	TTL         int64 // in microseconds
+	TTL         int64 // retention period in microseconds
 	// Noted is the time of the insert, by the clock of the database, in microseconds.
 	Noted int64
 }
@@ -97,8 +97,8 @@ func (o Outer) Write(ctx context.Context, tx pgx.Tx) error {
 //go:embed schema.sql
 var schema string
 
-// Install creates the schema of idem and that of the torture in an empty database. It sets short
-// lock and deadlock timeouts, so that lock conflicts end soon.
+// Install creates the schema of idem and the schema of the torture in an empty database. It sets
+// short lock and deadlock timeouts, so that lock conflicts end soon.
 func Install(ctx context.Context, dsn string) error {
 	if err := migrate.UpAt(ctx, dsn, migrations.FS); err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -123,8 +123,8 @@ func Install(ctx context.Context, dsn string) error {
 }
 
 // Sealers are the Sealers of a service that introduces sealing and rotates its keys at the same
-// time. One writes plain responses, and the other two seal with different keys. Each can read the
-// responses of all.
+// time. One writes plain responses, and the other two seal with different keys. Each of the three
+// can read all responses.
 var Sealers = []*seal.Sealer{
 	seal.New(keys("one"), seal.WritePlain()), seal.New(keys("one"), seal.AcceptPlain()), seal.New(keys("two"), seal.AcceptPlain()),
 }

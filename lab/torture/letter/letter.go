@@ -135,7 +135,7 @@ type Event struct {
 	Outcome  history.Outcome `json:"a,omitempty"`
 	Answers  []Answer        `json:"answers,omitempty"`
 	Consumer string          `json:"c,omitempty"`
-	IDs      []string        `json:"ids,omitempty"`  // of the letters added to the outbox
+	IDs      []string        `json:"ids,omitempty"`  // ids of the letters that were added to the outbox
 	Took     time.Duration   `json:"took,omitempty"` // length of a probe, or delay of letters
 }
 
@@ -160,7 +160,7 @@ type Entry struct {
 type State struct {
 	Said    []Letter  // committed to the outbox
 	Waiting []*ID     // still in the outbox
-	Effects []*Effect // in the order of their inserts
+	Effects []*Effect // sorted by the order of their inserts
 	Dead    []*Dead
 	Inbox   []*Inbox
 	// Deadlocks is the number of deadlocks since the statistics of the server were last reset.

@@ -41,7 +41,7 @@ func (o *office) takeTime() {
 	switch rand.IntN(6) {
 	case 0:
 		l, judged = o.trouble(rand.IntN(len(troubles))), nil
-	case 1, 2: // so that the outbox always has some of these letters
+	case 1, 2: // the outbox must always have some of these letters
 		l, judged = o.trouble(unnamed), nil
 	}
 	o.note(letter.Event{Kind: letter.KindSay, Op: op, IDs: judged, Took: l.Delay})

@@ -206,7 +206,7 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 	}
 	act("FnReturns", claimed || c.Phase == Running && lacks("claim check"), func(_ *State, c *Call) { c.Phase, c.Tx = Committing, CommitSent })
 	act("FnFails", claimed, rollback(Returned, false))  // an error, a panic, a failed statement, a timeout, the end of the context
-	act("Deadlock", claimed, rollback(Claiming, false)) // or a serialization failure; fn runs again
+	act("Deadlock", claimed, rollback(Claiming, false)) // a deadlock or a serialization failure: fn runs again
 	act("FnRejects", claimed, rollback(Claiming, true))
 	act("FnEndsTx", claimed, rollback(Returned, false)) // Complete divides by zero: ErrTxEnded
 	act("FnRestartsTx", claimed && lacks("claim check"), func(t *State, c *Call) { t.Keys[c.Key].Lock = 0 })

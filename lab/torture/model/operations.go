@@ -74,7 +74,7 @@ func (m Operations) Next(s OpState, do func(Step, OpState)) {
 		}
 		late := slices.ContainsFunc(s.Procs[:], func(p Process) bool { return int(p.Op) == o && p.Stage == Calling })
 		person("Cancel", op.State == Parked || op.State == Active && !op.Canceled, func(op *Operation) { op.Canceled = true })
-		person("Resolve", op.State == Parked && !late, func(op *Operation) { // when no request can arrive any more
+		person("Resolve", op.State == Parked && !late, func(op *Operation) { // no request can arrive any more
 			op.Known, op.Begun = op.Charged > 0, op.Charged > 0
 		})
 		for p := range s.Procs {

@@ -22,7 +22,7 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// programs holds the paths of the installed programs, and the user, directory and password for
+// programs has the paths of the installed programs, and the user, directory and password for
 // running them.
 type programs struct {
 	patroni, etcd string

@@ -73,7 +73,7 @@ const VerdictFile = "verdict.json"
 
 // Verdict is the result of a run, for programs.
 type Verdict struct {
-	Broken []rule.Rule         // without duplicates
+	Broken []rule.Rule         // the rules that were broken, each once
 	Failed map[string][]string // the reasons why a leg failed, by leg
 
 	Histories, Steps int // numbers of the histories that the model accepts, and of their steps

@@ -27,7 +27,7 @@ type Options struct {
 	Dir    string        // directory of the histories
 	Worker config.Config // common to all workers; the set fills in what differs
 	DSNs   []string      // one for each slot
-	Pooled []bool        // by slot: whether its DSN is that of a pooler
+	Pooled []bool        // whether the DSN of a slot is that of a pooler
 }
 
 // Set is the set of workers of a run.

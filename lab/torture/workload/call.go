@@ -84,7 +84,7 @@ func (c *call) join(ctx context.Context, fn func(pgx.Tx) (idem.Response, error))
 	if err != nil {
 		return answerOf(idem.Result{}, err)
 	}
-	defer tx.Rollback(context.Background()) // also if fn panics
+	defer tx.Rollback(context.Background()) // fn may panic
 	answer, goesOn := c.within(ctx, tx, fn)
 	if goesOn {
 		return afterOwnCommit(answer, commit(ctx, tx))

@@ -28,7 +28,7 @@ type plan struct {
 	transfer  ledger.Transfer
 	slow      time.Duration // the duration of a slow fn
 	padding   int           // extra bytes in the response
-	cancel    time.Duration // for fnCancel: the delay between fn and the end of the context
+	cancel    time.Duration // delay between fnCancel and the end of the context
 	early     bool          // fn writes the transfer before the effect
 	keepOn    bool          // the caller of DoTx commits after a failure and rolls back after a success
 	likely    bool          // use WithReplayLikely
