@@ -29,7 +29,7 @@ type Chaos struct {
 	DSN       string // address of the database; the children use it through a proxy
 	Topic     string
 	Address   string          // address of the broker, for the children
-	Broker    *cutproxy.Proxy // between the children and the broker; may be nil
+	Broker    *cutproxy.Proxy // the proxy between the children and the broker; may be nil
 	Consumers int             // number of consumer processes, 2 by default
 	Unordered bool            // the effects of a key need not be in order
 
@@ -79,7 +79,7 @@ func (c *Chaos) Run(t *testing.T) {
 		restarts = 1 + c.messages/20_000
 	}
 	sending.Go(func() {
-		for i := range restarts { // at even intervals
+		for i := range restarts { // the restarts have equal numbers of messages between them
 			c.await(t, "messages to be sent", func() bool { return int(s.sent.Load()) > (2*i+1)*c.messages/(2*restarts) })
 			restartLog = append(restartLog, clock(time.Now())+" broker killed")
 			if err := c.Restart(); err != nil {

@@ -15,7 +15,7 @@ type Conn struct {
 	proxy          *Proxy
 	id             int // number of the connection: 1 for the first one that the proxy opened
 	client, server net.Conn
-	up, down       *pipe // to the server, to the client
+	up, down       *pipe // the stream to the server, and the stream to the client
 	dialogue       dialogue
 	done           chan struct{}
 	muted          context.Context // done when nothing more is forwarded; it also ends a wait for the latency

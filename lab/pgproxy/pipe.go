@@ -60,7 +60,7 @@ func newPipe(c *Conn, dir Direction, src, dst net.Conn) *pipe {
 	return &pipe{conn: c, dir: dir, dst: dst, src: pgwire.NewReader(src), draft: newDraft(), queue: make(chan parcel, queueLen), gate: gate{muted: c.muted}}
 }
 
-// read reads until the stream ends. The end of the stream then passes through the queue too, after
+// read reads until the stream ends. It then passes the end of the stream through the queue, after
 // everything that was read.
 func (p *pipe) read() {
 	defer close(p.queue)

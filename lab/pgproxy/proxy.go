@@ -38,7 +38,7 @@ type Proxy struct {
 	err     error
 }
 
-// New starts a proxy in front of the server that dsn names, which must be a URL. It reaches the
+// New starts a proxy in front of the server at dsn, which must be a URL. The proxy reaches the
 // server over TCP or a Unix socket, with TLS if dsn asks for it. New does not connect to the
 // server.
 func New(dsn string) (*Proxy, error) { return NewRewriting(dsn, nil) }
@@ -101,8 +101,8 @@ func (p *Proxy) Cut(how Action) {
 }
 
 // Close ends all connections and returns when every goroutine of the proxy has ended. It returns an
-// error if the proxy could not follow the protocol somewhere. The counts and the events are then
-// not reliable.
+// error if the proxy could not follow the protocol somewhere. After that error, the counts and the
+// events are not reliable.
 func (p *Proxy) Close() error {
 	p.Admit()
 	p.stopDialing()
@@ -139,7 +139,7 @@ func (p *Proxy) serve(l *pgwire.Listener, client net.Conn) {
 	defer server.Close()
 	if cancel {
 		if _, err := server.Write(first); err == nil && l.Keep(server) {
-			io.Copy(io.Discard, server) // until the server has read the request
+			io.Copy(io.Discard, server) // wait until the server has read the request
 			l.Release(server)
 		}
 		return

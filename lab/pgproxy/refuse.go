@@ -14,8 +14,9 @@ type refusal struct {
 }
 
 // Refuse applies an action to all new connections, including CancelRequests, until Admit is called.
-// Reset and Hangup close a new connection at once. BlackHole accepts it and never answers. Freeze
-// lets it wait for Admit and then serves it. Open connections are not affected.
+// Reset and Hangup close a new connection at once. BlackHole accepts the connection and never
+// answers. Freeze lets the connection wait for Admit and then serves it. Open connections are not
+// affected.
 func (p *Proxy) Refuse(how Action) {
 	p.Admit()
 	p.mu.Lock()

@@ -163,7 +163,7 @@ func Command(sql string) string { return strings.Join(keywords(sql, 4), " ") }
 
 // Call is a function call in the text of a statement.
 type Call struct {
-	Function   string // in lower case, without its schema
+	Function   string // name of the function, in lower case and without its schema
 	First      string // the first argument if it is a plain string constant, or ""
 	Start, End int    // where the name, including its schema, begins and ends in the text
 }

@@ -15,7 +15,7 @@ import (
 // Process is one process of a server, such as a session's backend or the checkpointer.
 type Process struct {
 	PID   int
-	Title string // as ps shows it: "postgres: checkpointer "
+	Title string // the title that ps shows: "postgres: checkpointer "
 	start string // start time in /proc, which distinguishes processes that reuse a PID
 }
 

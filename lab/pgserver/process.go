@@ -26,9 +26,9 @@ const (
 )
 
 const (
-	startLimit = time.Minute      // for a start, which includes recovery
-	stopLimit  = 30 * time.Second // for a stop, which includes a checkpoint
-	graceLimit = 2 * time.Second  // for the other processes to exit after the postmaster was killed
+	startLimit = time.Minute      // maximum time of a start, including recovery
+	stopLimit  = 30 * time.Second // maximum time of a stop, including a checkpoint
+	graceLimit = 2 * time.Second  // how long other processes may take to exit after the postmaster was killed
 )
 
 // errRunning is the error of Start if the server is already running.
@@ -164,7 +164,7 @@ func (s *Server) Kill() {
 	if !s.Running() {
 		return
 	}
-	s.postmaster.Signal(syscall.SIGSTOP) // so that it cannot fork while its children are listed
+	s.postmaster.Signal(syscall.SIGSTOP) // a stopped postmaster cannot fork while its children are listed
 	// SIGKILL leaves the postmaster no time to stop its children. Each child notices by itself that
 	// the postmaster has ended, unless the child is stopped or busy.
 	family := s.Processes()

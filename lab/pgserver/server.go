@@ -166,7 +166,7 @@ func (s *Server) Log() string { return filepath.Join(s.opts.Dir, "postgres.log")
 
 // LogTail returns the last 2000 bytes of the log.
 func (s *Server) LogTail() string {
-	const enough = 2000 // for an error message on a terminal
+	const enough = 2000 // length that suits an error message on a terminal
 	log, _ := os.ReadFile(s.Log())
 	return string(bytes.TrimSpace(log[max(0, len(log)-enough):]))
 }

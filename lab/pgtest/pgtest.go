@@ -32,16 +32,16 @@ func New(t testing.TB, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 	return Open(t, DSN(t), configure...)
 }
 
-// DSN returns the address of a new database with the current schema, which is dropped at the end of
-// the test.
+// DSN returns the address of a new database with the current schema. The database is dropped at the
+// end of the test.
 func DSN(t testing.TB) string {
 	t.Helper()
 	srv := requireServer(t)
 	return played(t, srv.createFor(t, srv.template))
 }
 
-// EmptyDSN returns the address of a new database without the schema, which is dropped at the end of
-// the test.
+// EmptyDSN returns the address of a new database without the schema. The database is dropped at the
+// end of the test.
 func EmptyDSN(t testing.TB) string {
 	t.Helper()
 	return requireServer(t).createFor(t, "template0")

@@ -17,8 +17,8 @@ import (
 	"github.com/idem-go/idem/internal/pgwire"
 )
 
-// TLS returns the address of a TLS proxy in front of dsn, which clients must connect to with TLS.
-// If the connection to the server is reset, the proxy resets the client's connection.
+// TLS returns the address of a TLS proxy in front of dsn. Clients must connect to the proxy with
+// TLS. If the connection to the server is reset, the proxy resets the client's connection.
 func TLS(t testing.TB, dsn string) string {
 	t.Helper()
 	return tlsInFrontOf(t, dsn, nil)

@@ -102,7 +102,7 @@ func (d *databases) drop() {
 	if d.conn.Ping(ctx) != nil { // the command may have restarted the server
 		conn, err := connectAs(ctx, d.url.String(), d.template)
 		if err != nil {
-			return // or it may have stopped the server
+			return // the command may have stopped the server
 		}
 		d.conn = conn
 	}

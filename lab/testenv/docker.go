@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	engineLimit = 15 * time.Second // until the Docker engine's first answer
-	readyLimit  = 5 * time.Minute  // until the server answers; an exit of the container is noticed at once
+	engineLimit = 15 * time.Second // maximum time until the Docker engine's first answer
+	readyLimit  = 5 * time.Minute  // maximum time until the server answers, if the container does not exit
 )
 
 // startContainer builds and runs the program in ./container, which runs the image. It first checks

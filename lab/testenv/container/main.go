@@ -29,9 +29,9 @@ import (
 )
 
 const (
-	engineLimit = 15 * time.Second // until the engine's first answer
+	engineLimit = 15 * time.Second // maximum time until the engine's first answer
 	pullLimit   = 5 * time.Minute
-	runLimit    = 5 * time.Minute // to create and start the container and testcontainers' reaper
+	runLimit    = 5 * time.Minute // maximum time to create and start the container and testcontainers' reaper
 )
 
 // config is the command line.
