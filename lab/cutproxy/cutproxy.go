@@ -15,10 +15,10 @@ type Proxy struct {
 	listener *pgwire.Listener
 	mu       sync.Mutex
 	deaf     bool
-	open     map[net.Conn]bool // clients; true if bytes of the client were discarded
+	open     map[net.Conn]bool // open clients; true if bytes of the client were discarded
 }
 
-// New starts a proxy in front of an address. Nothing has to listen there yet.
+// New starts a proxy in front of an address. No server has to listen at the address yet.
 func New(target string) (*Proxy, error) {
 	p := &Proxy{target: target, open: map[net.Conn]bool{}}
 	var err error
@@ -39,8 +39,8 @@ func (p *Proxy) Cut() {
 }
 
 // Deafen discards everything that clients send from now on, if deaf is true. Clients still receive
-// what the server sends. With false it ends that, and cuts the connections that have lost bytes, because no
-// TCP connection continues after a loss.
+// what the server sends. If deaf is false, the proxy forwards again and cuts the connections that
+// have lost bytes, because no TCP connection continues after a loss.
 func (p *Proxy) Deafen(deaf bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package examples runs examples that need a database or a broker, which go test cannot run, and
-// compares their output with their comment "Prints:".
+// Package examples runs examples that go test cannot run, because they need a database or a broker.
+// It compares their output with their comment "Prints:".
 package examples
 
 import (

@@ -26,11 +26,11 @@ var messages = flag.Int("messages", 600, "number of messages of TestChaos")
 // Chaos sends messages from an outbox through a broker to consumers while it injects faults. Each
 // relay and each consumer is a Child with the role relay or consumer.
 type Chaos struct {
-	DSN       string // of the database, which the children use through a proxy
+	DSN       string // address of the database; the children use it through a proxy
 	Topic     string
-	Address   string          // of the broker, for the children
-	Broker    *cutproxy.Proxy // between the children and the broker; may be nil
-	Consumers int             // processes, 2 by default
+	Address   string          // address of the broker, for the children
+	Broker    *cutproxy.Proxy // the proxy between the children and the broker; may be nil
+	Consumers int             // number of consumer processes, 2 by default
 	Unordered bool            // the effects of a key need not be in order
 
 	Env     []string                  // further variables of the children
@@ -43,8 +43,8 @@ type Chaos struct {
 	database *cutproxy.Proxy
 }
 
-// Every returns the Fault.Every of a fault that a short run has n times. A long run has it more
-// often, at longer intervals.
+// Every returns the Fault.Every of a fault that is injected n times in a short run. In a long run
+// the fault is injected more often, at longer intervals.
 type Every func(n int) int
 
 // Fault is something that breaks. Inject repairs it before it returns.
@@ -54,8 +54,8 @@ type Fault struct {
 	Inject func() error
 }
 
-// Run sends the messages and waits until all have their outcome. It fails the test if a guarantee
-// is broken, or if a fault cannot be injected or repaired.
+// Run sends the messages and waits until each of them has an effect or is a dead letter. It fails
+// the test if a guarantee is broken, or if a fault cannot be injected or repaired.
 func (c *Chaos) Run(t *testing.T) {
 	t.Helper()
 	c.messages, c.pool = *messages, pgtest.Open(t, c.DSN)
@@ -79,7 +79,7 @@ func (c *Chaos) Run(t *testing.T) {
 		restarts = 1 + c.messages/20_000
 	}
 	sending.Go(func() {
-		for i := range restarts { // at even intervals
+		for i := range restarts { // the restarts have equal numbers of messages between them
 			c.await(t, "messages to be sent", func() bool { return int(s.sent.Load()) > (2*i+1)*c.messages/(2*restarts) })
 			restartLog = append(restartLog, clock(time.Now())+" broker killed")
 			if err := c.Restart(); err != nil {
@@ -145,7 +145,7 @@ func (c *Chaos) faults(relays, consumers *group) []Fault {
 	return faults
 }
 
-// awaitSettled waits until every message has its outcome and the broker is idle.
+// awaitSettled waits until every message has an effect or is a dead letter, and the broker is idle.
 func (c *Chaos) awaitSettled(t *testing.T) (r report) {
 	t.Helper()
 	c.await(t, "all messages to have their effect, and the broker to have none left", func() bool {
@@ -169,8 +169,8 @@ func (c *Chaos) start(t *testing.T, n int, role string) *group {
 	return g
 }
 
-// await waits until is returns true. Its limit grows with the number of messages. The interval
-// grows with the duration of is, which may count the messages.
+// await polls until the function is returns true. Its time limit grows with the number of messages.
+// The interval between polls grows with the duration of the function, which may count the messages.
 func (c *Chaos) await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	end := time.Now().Add(10*time.Minute + time.Duration(c.messages)*10*time.Millisecond)
@@ -195,7 +195,7 @@ type injector struct {
 	mu    sync.Mutex
 	times map[string]int
 	log   []string
-	err   error // the first one
+	err   error // the first error of an injection
 }
 
 func (i *injector) run(ctx context.Context, faults []Fault) {
@@ -236,7 +236,8 @@ func (i *injector) counts() string {
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
-// proxyDSN starts a proxy to the database with this DSN, and returns the DSN through the proxy.
+// proxyDSN starts a proxy in front of a database, and returns the DSN of the database through the
+// proxy.
 func proxyDSN(t testing.TB, dsn string) (*cutproxy.Proxy, string) {
 	t.Helper()
 	u, err := url.Parse(dsn)
@@ -248,7 +249,7 @@ func proxyDSN(t testing.TB, dsn string) (*cutproxy.Proxy, string) {
 	return proxy, u.String()
 }
 
-// Proxy starts a proxy to this address.
+// Proxy starts a proxy in front of an address. It is closed at the end of the test.
 func Proxy(t testing.TB, addr string) *cutproxy.Proxy {
 	t.Helper()
 	proxy, err := cutproxy.New(addr)

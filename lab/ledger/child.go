@@ -35,8 +35,8 @@ type Child struct {
 // Quick is a short backoff of a consumer.
 var Quick = inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond)
 
-// Work does the work of this process if it is a child, and then does not return. roles are the
-// kinds of work. TestMain calls it.
+// Work does the work of this process if the process is a child, and then does not return. roles
+// maps the role of a child to its work. TestMain calls Work.
 func Work(roles map[string]func(ctx context.Context, c *Child) error) {
 	name := os.Getenv(role)
 	if name == "" {

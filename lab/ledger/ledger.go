@@ -64,7 +64,7 @@ func (l *Ledger) Payloads() []string {
 	return l.Query(`SELECT payload FROM ledger ORDER BY line`)
 }
 
-// Wait waits until a query returns n rows.
+// Wait waits until a query returns at least n rows.
 func (l *Ledger) Wait(sql string, n int) {
 	l.T.Helper()
 	Eventually(l.T, func() error {
@@ -75,7 +75,7 @@ func (l *Ledger) Wait(sql string, n int) {
 	})
 }
 
-// WaitForPayloads waits until n messages are recorded.
+// WaitForPayloads waits until at least n messages are recorded.
 func (l *Ledger) WaitForPayloads(n int) {
 	l.T.Helper()
 	l.Wait(`SELECT payload FROM ledger`, n)
@@ -119,7 +119,7 @@ func Run(t testing.TB, run func(context.Context) error) (stop func() error) {
 	return stop
 }
 
-// Outgoing returns the messages of an outbox that a consumer receives as incoming.
+// Outgoing returns outbox messages that a consumer receives as the given inbox messages.
 func Outgoing(topic string, incoming []inbox.Message) []outbox.Message {
 	all := make([]outbox.Message, len(incoming))
 	for i, m := range incoming {
@@ -128,7 +128,7 @@ func Outgoing(topic string, incoming []inbox.Message) []outbox.Message {
 	return all
 }
 
-// Publish publishes messages as a relay does, with one message of each key in a call.
+// Publish publishes messages as a relay does: each call has at most one message of each key.
 func Publish(ctx context.Context, p outbox.Publisher, messages []outbox.Message) error {
 	for len(messages) > 0 {
 		var batch, rest []outbox.Message

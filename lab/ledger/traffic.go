@@ -55,8 +55,8 @@ func send(ctx context.Context, pool *pgxpool.Pool, topic, key string, messages i
 	})
 }
 
-// randomID returns a UUID of version 4. In contrast to those of outbox.NewID, the order of such IDs
-// is not the order of the messages.
+// randomID returns a UUID of version 4. The order of such IDs is not the order of the messages, in
+// contrast to the IDs of outbox.NewID.
 func randomID() string {
 	return fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", rand.Uint32(), rand.N(1<<16), rand.N(1<<12), rand.N(1<<12), rand.Uint64N(1<<48))
 }
@@ -68,8 +68,8 @@ type sender struct {
 	topic    string
 	messages int
 	keys     int
-	poison   int           // one message in so many fails in each attempt
-	pause    time.Duration // of a goroutine, after each transaction
+	poison   int           // one message in this many is poison: it fails in each attempt
+	pause    time.Duration // pause of each goroutine after a transaction
 	sent     atomic.Int64
 }
 
@@ -106,7 +106,7 @@ func (s *sender) run(ctx context.Context) error {
 }
 
 // Handle is the handler of a message: it inserts an effect. It fails for each poison message, and
-// by chance for one in fifty others.
+// by chance for one in fifty other messages.
 func Handle(tx pgx.Tx) error {
 	ctx := inbox.Context(tx)
 	m, _ := inbox.MessageOf(ctx)
@@ -123,7 +123,8 @@ func Handle(tx pgx.Tx) error {
 	return nil
 }
 
-// LoseResults returns a Publisher that loses one in ten results of publisher.
+// LoseResults returns a Publisher that publishes by publisher, and returns an error instead of one
+// in ten successes.
 func LoseResults(publisher outbox.Publisher) outbox.Publisher {
 	return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 		err := publisher.Publish(ctx, messages)
@@ -140,9 +141,9 @@ type report struct {
 	Lost                int // neither an effect nor a dead letter
 	Repeated            int // more than one effect, or an effect and a dead letter
 	RolledBack          int // effects of messages that were never committed
-	Inversions          int // effects after the effect of a later message of their key
+	Inversions          int // effects that came after the effect of a later message with the same key
 	WronglyDead         int // dead letters that are not poison
-	Waiting             int // in the outbox
+	Waiting             int // messages that are still in the outbox
 }
 
 func readReport(ctx context.Context, pool *pgxpool.Pool) (r report, err error) {

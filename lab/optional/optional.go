@@ -66,7 +66,7 @@ func Program(t testing.TB, name string) (path string) {
 }
 
 // Require skips the test if err contains a [MissingError]. If IDEM_TEST_REQUIRE is set, the test
-// fails. The test also fails with any other error.
+// fails instead. The test also fails with any other error.
 func Require(t testing.TB, err error) {
 	t.Helper()
 	missing, ok := errors.AsType[MissingError](err)

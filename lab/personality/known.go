@@ -4,7 +4,7 @@ package personality
 var All = []*Personality{CockroachDB, OldCockroachDB, Yugabyte, AuroraDSQL, Multigres, PgDog}
 
 // CockroachDB imitates version 26.2. Its transaction-level advisory locks are real. Its
-// session-level advisory locks are always granted and hold nothing.
+// session-level advisory locks are always granted and lock nothing.
 var CockroachDB = &Personality{
 	Name: "CockroachDB",
 	Sources: []string{
@@ -24,7 +24,7 @@ var CockroachDB = &Personality{
 	Instead:  merge(grantedForSessions, version("CockroachDB CCL v26.2.1 (x86_64-pc-linux-gnu, built 2026/08/03 12:00:00, go1.26)")),
 }
 
-// OldCockroachDB imitates versions up to 26.1, in which no advisory lock holds anything.
+// OldCockroachDB imitates versions up to 26.1, in which no advisory lock locks anything.
 var OldCockroachDB = &Personality{
 	Name: "CockroachDB up to 26.1",
 	Sources: append([]string{
@@ -85,7 +85,7 @@ var Multigres = &Personality{
 }
 
 // PgDog imitates PgDog in transaction mode in front of one database. It refuses nothing that idem
-// uses. Put it in front of a PgBouncer, which shares sessions among clients in the same way.
+// uses. Put its proxy in front of a PgBouncer, which shares sessions among clients as PgDog does.
 var PgDog = &Personality{
 	Name:    "PgDog",
 	Sources: []string{"https://docs.pgdog.dev/features/transaction-mode"},

@@ -13,10 +13,10 @@ type Personality struct {
 	Name    string
 	Sources []string // where the differences are documented
 
-	Isolation string             // the default of transactions; read committed if empty
-	Functions map[string]Refusal // refused functions by name, without a schema
-	Sets      map[string]Refusal // settings that set_config may not change, local or not
-	Commands  map[string]Refusal // refused statements by their first words
+	Isolation string             // default isolation level of transactions; read committed if empty
+	Functions map[string]Refusal // refusals of function calls, by the name of the function without its schema
+	Sets      map[string]Refusal // refusals of set_config, local or not, by the name of the setting
+	Commands  map[string]Refusal // refusals of statements, by their first words
 
 	// Instead maps the name of a function to its replacements, one for each signature. A
 	// replacement is the text that follows CREATE FUNCTION, the schema and the name.
@@ -51,10 +51,10 @@ func (p *Personality) refusal(statement string) *Refusal {
 // schema is the schema of the functions in Instead.
 const schema = "personality"
 
-// rewrite returns the text that the server gets in place of sql: calls of replaced functions are
-// changed to their replacements, and a refused statement is replaced by one that fails with the
-// code of the refusal. Then it replaces all of sql, because the server would execute the statements
-// in front of it.
+// rewrite returns the text that the server gets instead of sql. It changes calls of replaced
+// functions to calls of their replacements. If any statement is refused, it returns one statement
+// that fails with the code of the refusal: it replaces all of sql, because the server would
+// otherwise execute the statements before the refused one.
 func (p *Personality) rewrite(sql string) (text string, refused bool) {
 	for _, statement := range pgproxy.Split(sql) {
 		if refusal := p.refusal(statement); refusal != nil {
@@ -62,7 +62,7 @@ func (p *Personality) rewrite(sql string) (text string, refused bool) {
 		}
 	}
 	calls := pgproxy.Calls(sql)
-	slices.Reverse(calls) // from the end, so that the positions in front stay valid
+	slices.Reverse(calls) // from the end, so that the positions of earlier calls stay valid
 	for _, call := range calls {
 		if _, ok := p.Instead[call.Function]; ok {
 			sql = sql[:call.Start] + schema + "." + call.Function + sql[call.End:]
@@ -71,8 +71,8 @@ func (p *Personality) rewrite(sql string) (text string, refused bool) {
 	return sql, false
 }
 
-// statement returns a statement that the parser of PostgreSQL refuses with the code, whatever the
-// number of its parameters.
+// statement returns a statement that the parser of PostgreSQL refuses with the code of r, whatever
+// the number of parameters that the client sends.
 func (r *Refusal) statement() string {
 	switch r.Code {
 	case "0A000":

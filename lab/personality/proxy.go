@@ -10,13 +10,12 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// Faults configures faults of COMMIT. Each field is an interval: n means every n-th COMMIT, 0 means
-// never.
+// Faults configures faults of COMMIT. Each number n means every n-th COMMIT, and 0 means never.
 type Faults struct {
-	Conflict  int    // counts transactions that write a record: it is rolled back; the answer is 40001
+	Conflict  int    // the transaction is rolled back; the answer is 40001; only transactions that write a record count
 	Uncertain int    // the transaction is committed; the answer is the error Code
 	Lost      int    // the transaction is committed; the connection breaks before the answer
-	Code      string // 40003 or XX000
+	Code      string // SQLSTATE of the answer for Uncertain: 40003 or XX000
 }
 
 // Proxy is a proxy that makes a PostgreSQL server behave like a personality.
@@ -87,8 +86,8 @@ func prepare(p *Personality, dsn string, conflict int) error {
 // Refused returns how many statements the proxy has refused.
 func (p *Proxy) Refused() int { return int(p.refused.Load()) }
 
-// Faulted returns how many COMMITs were rolled back, were answered with an error although they
-// committed, and lost their answer.
+// Faulted returns three numbers of COMMITs: those that were rolled back, those that committed and
+// were answered with an error, and those that committed and got no answer.
 func (p *Proxy) Faulted() (rolledBack, uncertain, lost int) {
 	return int(p.conflicts.Load()), p.uncertain.Count(), p.lost.Count()
 }

@@ -21,7 +21,7 @@ func newNames() names {
 	return names{statements: make(map[string]string), portals: make(map[string]string)}
 }
 
-// read returns the SQL of every statement that m asks to execute.
+// read returns the SQL of every statement that the message m asks the server to execute.
 func (n *names) read(m pgwire.Message) ([]string, error) {
 	switch m.Kind() {
 	case pgwire.Parse:
@@ -54,8 +54,9 @@ func (n *names) forget() {
 	}
 }
 
-// fromClient decodes a client message and decides whether it is forwarded. While a BeforePipeline
-// trap is armed, it holds a pipeline from its first message on and releases it with the last.
+// fromClient decodes a client message and decides whether to forward it. While a BeforePipeline
+// trap is armed, it holds each pipeline from the first message on, and releases the whole pipeline
+// with the last message.
 func (c *Conn) fromClient(m pgwire.Message) error {
 	if !c.dialogue.isStarted() {
 		c.up.draft.add(m)
@@ -87,7 +88,7 @@ func (c *Conn) fromClient(m pgwire.Message) error {
 	return nil
 }
 
-// rewritten returns m with the SQL that the server gets.
+// rewritten returns m with its SQL replaced by the SQL that the server gets.
 func (c *Conn) rewritten(m pgwire.Message) (pgwire.Message, error) {
 	rewrite := c.proxy.rewrite
 	if rewrite == nil {
@@ -112,7 +113,7 @@ func (c *Conn) rewritten(m pgwire.Message) (pgwire.Message, error) {
 	return m, nil
 }
 
-// extends reports whether a message of this kind leaves its pipeline open.
+// extends reports whether the pipeline continues after a message of this kind.
 func extends(kind byte) bool {
 	switch kind {
 	case pgwire.Parse, pgwire.Bind, pgwire.Describe, pgwire.Execute, pgwire.Close:
@@ -121,9 +122,9 @@ func extends(kind byte) bool {
 	return false
 }
 
-// decide forwards m unless a trap catches one of its statements. Before and BeforePipeline strike
-// in front of m, AfterForward strikes behind it. An AfterAnswer trap stays with its statement, and
-// fromServer decides about it.
+// decide forwards m unless a trap catches one of its statements. Before and BeforePipeline traps
+// act in front of m, and AfterForward traps act behind it. An AfterAnswer trap stays attached to
+// its statement, and fromServer decides about it.
 func (c *Conn) decide(m pgwire.Message, runs []*run) {
 	d := &c.up.draft
 	trap, victim := c.proxy.traps.choose(runs, d.held >= 0)
@@ -136,7 +137,7 @@ func (c *Conn) decide(m pgwire.Message, runs []*run) {
 		d.release()
 	}
 	if trap.point.place == afterForward {
-		victim.lost = trap.action != Freeze // the answer can arrive before the strike is carried out
+		victim.lost = trap.action != Freeze // the answer may arrive before the trap has acted
 		c.pass(m, runs)
 		d.strike(s)
 		c.up.over = trap.action != Freeze
@@ -147,7 +148,8 @@ func (c *Conn) decide(m pgwire.Message, runs []*run) {
 		c.pass(m, runs)
 		return
 	}
-	// The server never gets m, so traps that wait for other statements of m are free again.
+	// The server never gets m, so traps that were attached to other statements of m can catch
+	// again.
 	c.up.over = true
 	(&request{runs: runs}).skip()
 }

@@ -9,15 +9,16 @@ import (
 	"github.com/idem-go/idem/internal/pgwire"
 )
 
-// Conn is one client connection through the proxy. A Conn stays valid after the connection is over.
+// Conn is one client connection through the proxy. Its methods may still be called after the
+// connection has ended.
 type Conn struct {
 	proxy          *Proxy
-	id             int // counts the connections of the proxy from 1 in the order in which they were opened
+	id             int // number of the connection: 1 for the first one that the proxy opened
 	client, server net.Conn
-	up, down       *pipe // to the server, to the client
+	up, down       *pipe // the stream to the server, and the stream to the client
 	dialogue       dialogue
 	done           chan struct{}
-	muted          context.Context // done once nothing more is forwarded; it also ends the waiting for a latency
+	muted          context.Context // done when nothing more is forwarded; it also ends a wait for the latency
 	mute           func()
 
 	// Used only by the goroutine that reads from the client.
@@ -25,7 +26,7 @@ type Conn struct {
 	inPipeline bool
 }
 
-// newConn takes ownership of two connected sockets. first is the client's startup packet, which is
+// newConn takes ownership of two connected sockets. The startup packet of the client, in first, is
 // forwarded unchanged.
 func newConn(p *Proxy, id int, client, server net.Conn, first []byte) *Conn {
 	c := &Conn{proxy: p, id: id, client: client, server: server, done: make(chan struct{}), names: newNames()}
@@ -38,7 +39,7 @@ func newConn(p *Proxy, id int, client, server net.Conn, first []byte) *Conn {
 	return c
 }
 
-// Done returns a channel that is closed when the connection is over, which is when both sides or
+// Done returns a channel that is closed when the connection has ended, which is when both sides or
 // the proxy have closed it. After a cut the channel stays open until the server has noticed the
 // cut. The server does not notice before it has finished the statement that it is executing.
 func (c *Conn) Done() <-chan struct{} { return c.done }
@@ -58,7 +59,7 @@ func (c *Conn) Freeze(dirs ...Direction) {
 	}
 }
 
-// Resume forwards what has waited since Freeze, in the given directions or in both.
+// Resume forwards what Freeze has held back, in the given directions or, if dirs is empty, in both.
 func (c *Conn) Resume(dirs ...Direction) {
 	for _, dir := range orBoth(dirs) {
 		c.pipe(dir).gate.resume()
@@ -83,10 +84,10 @@ func (c *Conn) pipe(dir Direction) *pipe {
 	return c.down
 }
 
-// cut ends the forwarding and, for Reset and Hangup, the client's side. On the server's side it
-// only closes the sending half. The pipe keeps reading from the server until the server has seen
-// the end of the stream and closes the socket. Closing the socket at once could discard bytes that
-// the server has not read yet.
+// cut ends the forwarding and, for Reset and Hangup, the connection to the client. Of the
+// connection to the server it only closes the sending half, and the pipe reads on until the server
+// has seen the end of the stream and closes the socket. Closing the whole socket at once could
+// discard bytes that the server has not read yet.
 func (c *Conn) cut(how Action) {
 	c.mute()
 	switch how {
@@ -114,9 +115,9 @@ func (c *Conn) run() {
 	close(c.done)
 }
 
-// await returns at about the given time, or once the connection is muted.
+// await returns at about the given time, or when the connection is muted.
 func (c *Conn) await(due time.Time) {
-	const precise = 2 * time.Millisecond // the last part of the wait, which nothing interrupts
+	const precise = 2 * time.Millisecond // the last part of the wait, which cannot be interrupted
 	if wait := time.Until(due) - precise; wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
@@ -129,7 +130,7 @@ func (c *Conn) await(due time.Time) {
 	nanosleep(time.Until(due))
 }
 
-// kill closes both sockets, whatever the connection is doing.
+// kill closes both sockets at once, whatever the connection is doing.
 func (c *Conn) kill() {
 	c.mute()
 	c.client.Close()

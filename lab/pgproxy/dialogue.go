@@ -10,19 +10,19 @@ import (
 	"github.com/idem-go/idem/internal/pgwire"
 )
 
-// dialogue tracks the requests that the client has sent and the server has not answered. The
-// protocol answers requests strictly in order, so a queue is enough to find the statement that an
-// answer belongs to.
+// dialogue tracks the requests of the client that the server has not answered. The server answers
+// requests strictly in order, so a queue is enough to find the statement to which an answer
+// belongs.
 //
-// Known limit: a COPY FROM STDIN must be a simple Query, as pgx sends it. The server ignores a Sync
-// among the data of an Execute, and dialogue does not know that.
+// Known limit: a COPY FROM STDIN must be sent as a simple Query, as pgx does. With Execute, the
+// server ignores a Sync among the data, and dialogue would still expect an answer to it.
 type dialogue struct {
-	turns *atomic.Int64 // of the proxy
+	turns *atomic.Int64 // the counter of the proxy
 
 	mu      sync.Mutex
 	started bool // authentication has ended
 	asked   []*request
-	waits   int // answers that the client waits for and that have not been forwarded
+	waits   int // answers that the client waits for and that the proxy has not forwarded
 }
 
 // request is a client message that the server answers, or that affects the answer to other
@@ -36,10 +36,10 @@ type request struct {
 type run struct {
 	Statement
 	trap *Trap // the trap that caught the statement and waits for its answer, or nil
-	lost bool  // the answer is dropped, because the connection is about to be cut
+	lost bool  // the answer is not forwarded, because the connection is about to be cut
 }
 
-// ends reports whether the client waits for the server after a message of this kind.
+// ends reports whether the client waits for an answer after a message of this kind.
 func ends(kind byte) bool { return isSync(kind) || kind == pgwire.Flush }
 
 // isSync reports whether the server answers a message of this kind with ReadyForQuery.
@@ -52,7 +52,7 @@ type answer struct {
 	run   *run // the statement that the message completes, or nil
 	tag   string
 	code  string
-	waits int // how many waits of the client the message ends
+	waits int // number of awaited answers that the message completes
 }
 
 func (d *dialogue) isStarted() bool {
@@ -61,14 +61,14 @@ func (d *dialogue) isStarted() bool {
 	return d.started
 }
 
-// ask records a message that is forwarded to the server, and counts it.
+// ask records a message that is forwarded to the server, and counts a turn if one begins.
 func (d *dialogue) ask(kind byte, runs []*run) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch kind {
 	case pgwire.Parse, pgwire.Bind, pgwire.Describe, pgwire.Execute, pgwire.Close,
 		pgwire.Sync, pgwire.Query, pgwire.FunctionCall:
-	// A Flush with nothing to flush gets no answer.
+	// A Flush with nothing to flush gets no answer, so it is not recorded.
 	case pgwire.Flush:
 		if d.head() == nil || ends(d.asked[len(d.asked)-1].kind) {
 			return
@@ -87,8 +87,8 @@ func (d *dialogue) ask(kind byte, runs []*run) {
 	d.waits++
 }
 
-// answered records the end of n waits of the client. The proxy calls it before it writes the
-// answers to the client: the client may have waited for them before it sends its next message.
+// answered records that the client stops waiting for n answers. The proxy calls it before it writes
+// the answers to the client, because the client may send its next message as soon as it has them.
 func (d *dialogue) answered(n int) {
 	if n == 0 {
 		return
@@ -98,8 +98,8 @@ func (d *dialogue) answered(n int) {
 	d.waits -= n
 }
 
-// trapped reports whether the next server message belongs to a statement whose answer must not be
-// forwarded yet.
+// trapped reports whether the next server message belongs to a statement whose answer must be held
+// back or dropped.
 func (d *dialogue) trapped() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,8 +127,8 @@ func (d *dialogue) hear(m pgwire.Message) (answer, error) {
 	case completes(head.kind, m.Kind()):
 		err = d.complete(&a, m)
 	}
-	// The server does not answer a Flush with a message. A Flush is complete as soon as everything
-	// in front of it has been answered.
+	// The server sends no message for a Flush. A Flush is complete as soon as everything before it
+	// has been answered.
 	for d.head() != nil && d.head().kind == pgwire.Flush {
 		d.pop(&a)
 	}
@@ -153,8 +153,8 @@ func completes(request, answer byte) bool {
 	return false
 }
 
-// complete removes what m completes from the head of the queue: the request, or one statement of a
-// Query.
+// complete removes from the head of the queue what m completes: a whole request, or one statement
+// of a Query.
 func (d *dialogue) complete(a *answer, m pgwire.Message) error {
 	head := d.head()
 	if m.Kind() == pgwire.CommandComplete {
@@ -175,7 +175,7 @@ func (d *dialogue) complete(a *answer, m pgwire.Message) error {
 }
 
 // fail records an ErrorResponse. The error belongs to the first statement that is not complete. The
-// server skips everything behind it up to the next Sync, so fail removes those requests.
+// server skips all requests after the failed one up to the next Sync, so fail removes them.
 func (d *dialogue) fail(a *answer, m pgwire.Message) error {
 	var failure pgproto3.ErrorResponse
 	if err := failure.Decode(m.Body()); err != nil {
@@ -225,7 +225,7 @@ func (d *dialogue) pop(a *answer) {
 	}
 }
 
-// abandon frees the traps that wait for an answer. It is called when the connection is over.
+// abandon frees the traps that wait for an answer. It is called when the connection has ended.
 func (d *dialogue) abandon() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

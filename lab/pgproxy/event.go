@@ -22,15 +22,15 @@ type Event struct {
 }
 
 // Observe calls watch for every event until stop is called. The proxy calls watch synchronously:
-// the stream that the event is about stands still until watch returns. watch must be safe for
-// concurrent use.
+// the stream to which the event belongs is not forwarded until watch returns. watch must be safe
+// for concurrent use.
 func (p *Proxy) Observe(watch func(Event)) (stop func()) {
 	w := &watcher{watch}
 	p.watchers.add(w)
 	return func() { p.watchers.remove(w) }
 }
 
-// Next returns a channel that receives the event of the next statement that match selects and that
+// Next returns a channel that receives the first event in which a statement that match selects
 // reaches the stage. Call Next before you start the work that runs the statement.
 func (p *Proxy) Next(stage Stage, match Match) <-chan Event {
 	next := make(chan Event, 1)

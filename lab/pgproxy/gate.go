@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// gate is the last check before a byte is written. A frozen stream waits at the gate, and a muted
-// stream ends there.
+// gate is what a byte must pass before it is written. A frozen stream waits at the gate, and a
+// muted stream ends there.
 type gate struct {
-	muted context.Context // done once the connection forwards nothing more
+	muted context.Context // done when the connection forwards nothing more
 
 	mu   sync.Mutex
-	shut chan struct{} // closed when the gate opens; nil while it is open
+	shut chan struct{} // closed when the gate opens again; nil if the gate is open
 }
 
 // pass waits while the gate is shut. It reports false if the stream is muted.

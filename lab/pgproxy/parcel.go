@@ -7,23 +7,23 @@ type parcel struct {
 	data   []byte
 	marks  []mark
 	due    time.Time
-	strike *strike // carried out behind the last byte; may be nil
+	strike *strike // trap that acts after the last byte; may be nil
 }
 
-// mark is a position in a parcel where waits of the client end. The client can react as soon as it
-// has the bytes in front of the mark.
+// mark is a position in a parcel at which the client stops waiting for answers. The client can
+// react as soon as it has the bytes before the mark.
 type mark struct {
 	end     int // offset in the data of the parcel
-	answers int // how many waits end here
+	answers int // number of answers for which the client stops waiting
 }
 
-// draft collects what the reader has decoded. It can hold back its tail until the reader knows what
-// happens to it.
+// draft collects what the reader has decoded. It can hold back its last bytes until the reader has
+// decided what happens to them.
 type draft struct {
 	ready []parcel
 	data  []byte
 	marks []mark
-	held  int // offset in data from which on bytes are held back, or -1
+	held  int // offset in data of the first byte that is held back, or -1
 }
 
 func newDraft() draft { return draft{held: -1} }
@@ -45,8 +45,8 @@ func (d *draft) hold() {
 
 func (d *draft) release() { d.held = -1 }
 
-// strike ends the current parcel in front of the held bytes and attaches s to it. The held bytes
-// are released and follow behind the strike.
+// strike ends the current parcel before the held bytes and attaches s to its end. The held bytes
+// are released and follow after the strike.
 func (d *draft) strike(s *strike) {
 	first := d.cut(d.passable())
 	first.strike = s
@@ -82,7 +82,7 @@ func (d *draft) cut(n int) parcel {
 	return first
 }
 
-// split divides x behind its n-th byte. A strike stays with the second part.
+// split divides x after its n-th byte. The strike stays with the second part.
 func (x parcel) split(n int) (first, rest parcel) {
 	first, rest = x, x
 	first.data, rest.data = x.data[:n:n], x.data[n:]

@@ -32,8 +32,9 @@ func (d Direction) String() string {
 // slows the sender down.
 const queueLen = 1024
 
-// pipe forwards one direction of a connection. One goroutine reads and decodes the stream, another
-// one writes it. While the writer waits for a parcel's latency to pass, the reader reads on.
+// pipe forwards one direction of a connection. One goroutine reads and decodes the stream, and
+// another one writes it. While the writer waits until the latency of a parcel has passed, the
+// reader reads on.
 type pipe struct {
 	conn *Conn
 	dir  Direction
@@ -44,14 +45,14 @@ type pipe struct {
 	// Used only by the reader.
 	src   *pgwire.Reader
 	draft draft
-	over  bool // nothing that is read from now on is forwarded
+	over  bool // nothing that is read later is forwarded
 
 	queue chan parcel
 
 	// Used by the writer. gate and sent are safe for other goroutines.
 	gate   gate
 	broken bool  // a write to dst failed
-	passed int64 // traps at offsets below passed have already been tried
+	passed int64 // AtByte traps at lower offsets have already been tried
 	sent   atomic.Int64
 }
 
@@ -59,11 +60,11 @@ func newPipe(c *Conn, dir Direction, src, dst net.Conn) *pipe {
 	return &pipe{conn: c, dir: dir, dst: dst, src: pgwire.NewReader(src), draft: newDraft(), queue: make(chan parcel, queueLen), gate: gate{muted: c.muted}}
 }
 
-// read reads until the stream ends. The end of the stream then passes through the queue too, behind
+// read reads until the stream ends. It then passes the end of the stream through the queue, after
 // everything that was read.
 func (p *pipe) read() {
 	defer close(p.queue)
-	p.dispatch(time.Now()) // the client's startup packet, which newConn has put into draft
+	p.dispatch(time.Now()) // newConn has put the client's startup packet into draft
 	for {
 		m, err := p.src.Next()
 		now := time.Now()
@@ -83,9 +84,9 @@ func (p *pipe) read() {
 	}
 }
 
-// understand decodes m and all further messages that have arrived before any of them is forwarded.
-// So no answer to the first can arrive in between, and statements that the client sent in one write
-// are recorded together.
+// understand decodes m and all further messages that have already arrived, before any of them is
+// forwarded. The answer to the first one cannot arrive in between, and all statements that the
+// client sent in one write are recorded together.
 func (p *pipe) understand(m pgwire.Message) error {
 	for {
 		if err := p.hear(m); err != nil {
@@ -101,8 +102,8 @@ func (p *pipe) understand(m pgwire.Message) error {
 	}
 }
 
-// end forwards the rest of the stream when the stream ends: held bytes and an incomplete message
-// included.
+// end forwards the rest of the stream when the stream ends. The rest includes bytes that are held
+// back and an incomplete message.
 func (p *pipe) end(err error, now time.Time) {
 	if p.over || p.gate.isMuted() {
 		return
@@ -140,16 +141,15 @@ func (p *pipe) forward() {
 	}
 }
 
-// fail records err for [Proxy.Close] and resets the connection. A connection that the proxy cannot
-// forward correctly must break rather than behave differently.
+// fail records err for [Proxy.Close] and resets the connection, because the proxy can no longer
+// forward it correctly.
 func (p *pipe) fail(err error) {
 	p.conn.proxy.fail(fmt.Errorf("pgproxy: connection %d, %s: %w", p.conn.id, p.dir, err))
 	p.conn.cut(Reset)
 }
 
-// send forwards a parcel and carries out the strikes in it. AtByte traps are looked up here,
-// because only the writer knows the offset of a byte. A parcel with such a trap is split in front
-// of that byte.
+// send forwards a parcel and carries out the strikes in it. It also looks up AtByte traps, because
+// only the writer knows the offset of a byte. It splits a parcel before the byte of such a trap.
 func (p *pipe) send(x parcel) {
 	for p.gate.pass() {
 		trap, n := p.conn.proxy.traps.within(p, len(x.data))
@@ -171,7 +171,7 @@ func (p *pipe) write(x parcel) {
 		p.conn.dialogue.answered(m.answers)
 	}
 	if len(x.data) > 0 && !p.broken {
-		p.sent.Add(int64(len(x.data))) // before the write: a client that has received a byte must find it counted
+		p.sent.Add(int64(len(x.data))) // before the write, so that every byte that has arrived is counted
 		n, err := p.dst.Write(x.data)
 		p.sent.Add(int64(n - len(x.data)))
 		p.broken = err != nil

@@ -32,24 +32,24 @@ func Before(m Match) Point { return Point{place: beforeStatement, match: m} }
 // had begun before the trap was armed is not caught.
 func BeforePipeline(m Match) Point { return Point{place: beforePipeline, match: m} }
 
-// AfterForward is the point directly behind the message that executes a statement. The server gets
-// the message and executes the statement, and the proxy does not wait for that. Whatever the client
+// AfterForward is the point directly after the message that executes a statement. The server gets
+// the message and executes the statement. The proxy does not wait for that, so whatever the client
 // does next races with the server, as on a real network. If the action breaks the connection, the
-// client does not get the answer, however fast the server is. pgx sends a CancelRequest when it
-// loses a connection; [Proxy.Refuse] keeps that request from the server.
+// client does not get the answer, however fast the server is. When pgx loses a connection, it sends
+// a CancelRequest; [Proxy.Refuse] keeps that request from the server.
 func AfterForward(m Match) Point { return Point{place: afterForward, match: m} }
 
 // AfterAnswer is the point at which the server's completion of a statement has arrived at the
-// proxy. The client gets every answer before that statement, but neither rows nor the completion of
-// the statement itself. An ErrorResponse is an answer too. If tags are given, only a completion
-// whose command tag begins with one of them springs the trap.
+// proxy. The client gets all answers to earlier statements, but neither rows nor the completion of
+// the statement itself. An ErrorResponse is an answer too. If tags are given, the trap springs only
+// if the command tag of the completion begins with one of them.
 func AfterAnswer(m Match, tags ...string) Point {
 	return Point{place: afterAnswer, match: m, tags: tags}
 }
 
-// AtByte is the point in front of the byte at an offset of one stream of a connection. Offsets
-// count from the beginning of the connection, as in [Conn.Bytes]. The trap springs when that byte
-// is about to be forwarded. Its event has a connection, but no stage and no SQL.
+// AtByte is the point before one byte of one stream of a connection. The offset of the byte counts
+// from the beginning of the connection, as in [Conn.Bytes]. The trap springs when the byte is about
+// to be forwarded. Its event has a connection, but no stage and no SQL.
 func AtByte(c *Conn, dir Direction, offset int64) Point {
 	return Point{place: atByte, conn: c, dir: dir, offset: offset}
 }

@@ -38,13 +38,13 @@ type Proxy struct {
 	err     error
 }
 
-// New starts a proxy in front of the server that dsn names, which must be a URL. It reaches the
+// New starts a proxy in front of the server at dsn, which must be a URL. The proxy reaches the
 // server over TCP or a Unix socket, with TLS if dsn asks for it. New does not connect to the
 // server.
 func New(dsn string) (*Proxy, error) { return NewRewriting(dsn, nil) }
 
-// NewRewriting is New for a proxy that replaces SQL: rewrite gets the text of every Parse and Query
-// message, and the server gets the text that rewrite returns.
+// NewRewriting is like New, but the proxy also replaces SQL. The function rewrite gets the text of
+// every Parse and Query message, and the server gets the text that rewrite returns.
 func NewRewriting(dsn string, rewrite func(sql string) string) (*Proxy, error) {
 	server, err := pgconn.ParseConfig(dsn)
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *Proxy) Addr() net.Addr { return p.listener.Addr() }
 // DSN returns the DSN given to New with the proxy's host and port, and with sslmode=disable.
 func (p *Proxy) DSN() string { return p.dsn }
 
-// SetLatency delays every byte by d in both directions, so a round trip takes 2·d longer. The delay
+// SetLatency delays every byte in both directions by d, so a round trip takes 2·d longer. The delay
 // does not limit bandwidth.
 //
 // A new latency applies to the bytes that the proxy reads from now on. Bytes never overtake each
@@ -80,8 +80,8 @@ func (p *Proxy) DSN() string { return p.dsn }
 // On Linux the delay is accurate to some tens of microseconds, if the machine is idle.
 func (p *Proxy) SetLatency(d time.Duration) { p.latency.Store(int64(d)) }
 
-// Conns returns the open connections, the oldest first. Connections that carry a CancelRequest are
-// not among them.
+// Conns returns the open connections, the oldest first, without connections that carry a
+// CancelRequest.
 func (p *Proxy) Conns() []*Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,8 +100,8 @@ func (p *Proxy) Cut(how Action) {
 	}
 }
 
-// Close ends all connections and returns when every goroutine of the proxy has ended. Its error
-// reports where the proxy could not follow the protocol. After such an error the counts and the
+// Close ends all connections and returns when every goroutine of the proxy has ended. It returns an
+// error if the proxy could not follow the protocol somewhere. After that error, the counts and the
 // events are not reliable.
 func (p *Proxy) Close() error {
 	p.Admit()
@@ -122,7 +122,7 @@ func (p *Proxy) fail(err error) {
 	p.err = errors.Join(p.err, err)
 }
 
-// serve handles one client from its first byte to its last.
+// serve handles one client connection until it ends.
 func (p *Proxy) serve(l *pgwire.Listener, client net.Conn) {
 	if p.refuses(client) {
 		return
@@ -139,7 +139,7 @@ func (p *Proxy) serve(l *pgwire.Listener, client net.Conn) {
 	defer server.Close()
 	if cancel {
 		if _, err := server.Write(first); err == nil && l.Keep(server) {
-			io.Copy(io.Discard, server) // until the server has read the request
+			io.Copy(io.Discard, server) // wait until the server has read the request
 			l.Release(server)
 		}
 		return

@@ -7,15 +7,16 @@ import (
 	"github.com/idem-go/idem/internal/pgwire"
 )
 
-// refusal is what happens to new connections between Refuse and Admit.
+// refusal is the treatment of new connections between Refuse and Admit.
 type refusal struct {
 	how  Action
 	over chan struct{}
 }
 
-// Refuse applies how to new connections until Admit is called, CancelRequests included. Reset and
-// Hangup close a new connection at once. BlackHole accepts it and never answers. Freeze lets it
-// wait for Admit and then serves it. Open connections are not affected.
+// Refuse applies an action to all new connections, including CancelRequests, until Admit is called.
+// Reset and Hangup close a new connection at once. BlackHole accepts the connection and never
+// answers. Freeze lets the connection wait for Admit and then serves it. Open connections are not
+// affected.
 func (p *Proxy) Refuse(how Action) {
 	p.Admit()
 	p.mu.Lock()
@@ -33,7 +34,7 @@ func (p *Proxy) Admit() {
 	}
 }
 
-// refuses applies the current refusal to a new connection. It reports false if the connection is to
+// refuses applies the current refusal to a new connection. It returns false if the connection is to
 // be served.
 func (p *Proxy) refuses(client net.Conn) bool {
 	p.mu.Lock()

@@ -6,9 +6,9 @@ import (
 	"github.com/idem-go/idem/internal/pgwire"
 )
 
-// fromServer decodes a server message and decides whether it is forwarded. If a trap has caught the
-// statement that m belongs to, the whole answer from its first row on is held until it is complete.
-// Only then is it known whether the trap springs.
+// fromServer decodes a server message and decides whether to forward it. If a trap has caught the
+// statement to which m belongs, the whole answer is held from its first row on until it is
+// complete, because only the completion decides whether the trap springs.
 func (c *Conn) fromServer(m pgwire.Message) error {
 	d := &c.down.draft
 	if c.dialogue.trapped() {
@@ -46,7 +46,7 @@ func (c *Conn) fromServer(m pgwire.Message) error {
 	return nil
 }
 
-// sprung returns trap if the answer of its statement springs it, or nil.
+// sprung returns the trap if the answer to its statement springs it, or nil.
 func (c *Conn) sprung(trap *Trap, event Event) *Trap {
 	if trap != nil && !trap.wants(event.Tag) {
 		c.down.draft.release()

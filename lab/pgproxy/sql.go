@@ -3,9 +3,9 @@ package pgproxy
 import "strings"
 
 // Split splits a string of the simple protocol into its statements, as the server does. A semicolon
-// ends a statement unless it is quoted, in a comment or in parentheses. A part without tokens is
-// not a statement. If there are only such parts, Split returns the whole string, because the server
-// sends one answer to it.
+// ends a statement unless it is quoted, in a comment or in parentheses. A part that has only blanks
+// and comments is not a statement. If there are only such parts, Split returns the whole string,
+// because the server sends one answer to it.
 //
 // Known limit: Split also cuts inside a function body written as BEGIN ATOMIC ... END, and the
 // server does not.
@@ -94,8 +94,8 @@ func scan(sql string, i int) (token, int) {
 	return tokenOther, 1
 }
 
-// through returns the length of s up to and including end. It searches for end from offset on, and
-// returns len(s) if there is none.
+// through searches s for the string end, from the offset on. It returns the length of s up to and
+// including the first occurrence, or len(s) if there is none.
 func through(s string, offset int, end string) int {
 	if i := strings.Index(s[offset:], end); i >= 0 {
 		return offset + i + len(end)
@@ -123,8 +123,8 @@ func comment(s string) int {
 	return len(s)
 }
 
-// escapeString returns the length of the constant E'...' at the beginning of s. A backslash in it
-// can escape a quote.
+// escapeString returns the length of the constant E'...' at the beginning of s. In this constant, a
+// backslash can escape a quote.
 func escapeString(s string) int {
 	for i := 2; i < len(s); i++ {
 		switch s[i] {
@@ -137,7 +137,8 @@ func escapeString(s string) int {
 	return len(s)
 }
 
-// dollar reads a dollar-quoted constant such as $tag$...$tag$. A parameter such as $1 is a word.
+// dollar reads a dollar-quoted constant such as $tag$...$tag$. It treats a parameter such as $1 as
+// a word.
 func dollar(s string) (token, int) {
 	n := 1
 	for n < len(s) && isWord(s[n]) && (n > 1 || s[n] < '0' || s[n] > '9') {
@@ -160,18 +161,18 @@ func isWord(c byte) bool {
 // savepoint a".
 func Command(sql string) string { return strings.Join(keywords(sql, 4), " ") }
 
-// Call is a position in the text of a statement that calls a function.
+// Call is a function call in the text of a statement.
 type Call struct {
-	Function   string // in lower case, without its schema
+	Function   string // name of the function, in lower case and without its schema
 	First      string // the first argument if it is a plain string constant, or ""
-	Start, End int    // of the name in the text, including its schema
+	Start, End int    // where the name, including its schema, begins and ends in the text
 }
 
-// Calls returns the function calls in the text of a statement. It does not parse SQL: any name in
-// front of a parenthesis counts as a call, such as a table name in front of a list of columns.
+// Calls returns the function calls in the text of a statement. It does not parse SQL: any name
+// before a parenthesis counts as a call, even a table name before a list of columns.
 func Calls(sql string) []Call {
 	var calls []Call
-	start, end := -1, -1 // of the last name; -1 if the last token ended no name
+	start, end := -1, -1 // bounds of the last name; -1 if no name ended with the last token
 	for i := 0; i < len(sql); {
 		token, n := scan(sql, i)
 		switch {

@@ -5,7 +5,7 @@ import "strings"
 // Statement is one SQL statement that a client asked to execute.
 type Statement struct {
 	Conn *Conn
-	SQL  string // as the client sent it; empty for a portal opened by DECLARE
+	SQL  string // as the client sent it; empty for a portal that DECLARE opened
 }
 
 // Match selects statements. The proxy calls a Match from several goroutines at once. A nil Match

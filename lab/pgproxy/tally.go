@@ -3,11 +3,11 @@ package pgproxy
 // Tally counts the requests of clients, beginning with the first message after authentication.
 type Tally struct {
 	// Turns counts how often a client sent something and had to wait for the server. A turn begins
-	// when the client sends Sync, Query, FunctionCall, or a Flush with something to flush, while
-	// the server owes it no answer. Everything that the client sends before the proxy forwards the
-	// last answer belongs to the same turn. A pipeline is one turn, however many statements and
-	// Syncs it has. The number of turns is therefore the number of network round trips that the
-	// client waited for.
+	// when the server owes the client no answer, and the client sends Sync, Query, FunctionCall, or
+	// a Flush with something to flush. Everything that the client sends before the proxy forwards
+	// the last answer belongs to the same turn. A pipeline is one turn, however many statements and
+	// Syncs it has. The number of turns is therefore the number of network round trips for which
+	// the client waited.
 	//
 	// Connecting, authentication, CancelRequest and Terminate are not counted. Preparing a
 	// statement counts as one turn, and so does the ping of a pool. COPY FROM STDIN counts as one
@@ -21,7 +21,7 @@ type Tally struct {
 	Turns int
 }
 
-// Tally returns the counts of all connections, including those that are over.
+// Tally returns the counts of all connections, including closed ones.
 func (p *Proxy) Tally() Tally { return Tally{int(p.turns.Load())} }
 
 // ResetTally sets the counts to zero and returns their previous values.

@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// Trap is an action that is carried out when a statement or a byte reaches a point.
+// Trap carries out an action when a statement or a byte reaches a point.
 type Trap struct {
 	proxy  *Proxy
 	point  Point
 	action Action
-	code   string // of the error that replaces the answer, or ""
+	code   string // SQLSTATE of the error that replaces the answer, or ""
 	each   bool
 	fired  chan Event
 
 	mu       sync.Mutex
-	taken    bool // has caught a statement, or has sprung
+	taken    bool // the trap has caught a statement, or has sprung
 	disarmed bool
 	count    int
 }
@@ -24,8 +24,9 @@ type Trap struct {
 // firedLen is how many events the channel of an ArmEach trap buffers.
 const firedLen = 1024
 
-// Arm sets a trap that springs once, at the first statement that reaches the point. The proxy tries
-// traps in the order in which they were armed, and a statement is caught by at most one.
+// Arm sets a trap that springs once, at the first statement that reaches the point. If several
+// traps are armed, the proxy tries them in the order of Arm, and at most one of them catches a
+// statement.
 func (p *Proxy) Arm(at Point, do Action) *Trap {
 	return p.arm(&Trap{point: at, action: do, fired: make(chan Event, 1)})
 }
@@ -35,9 +36,9 @@ func (p *Proxy) ArmEach(at Point, do Action) *Trap {
 	return p.arm(&Trap{point: at, action: do, fired: make(chan Event, firedLen), each: true})
 }
 
-// Replace replaces the answer of every statement that match selects by an error with an SQLSTATE,
-// if the command tag of the answer begins with tag, until Disarm. The server has executed the
-// statement.
+// Replace replaces answers by an error with the SQLSTATE code, until Disarm. It replaces the answer
+// of every statement that match selects, if the command tag of the answer begins with tag. The
+// server has executed the statement.
 func (p *Proxy) Replace(match Match, tag, code string) *Trap {
 	return p.arm(&Trap{point: AfterAnswer(match, tag), code: code, fired: make(chan Event, firedLen), each: true})
 }
@@ -48,8 +49,8 @@ func (p *Proxy) arm(t *Trap) *Trap {
 	return t
 }
 
-// Fired returns a channel that receives an event each time the trap has sprung, after its action
-// was carried out. The channel of an ArmEach trap buffers 1024 events and drops later ones.
+// Fired returns a channel that receives an event each time the trap has sprung and its action was
+// carried out. The channel of an ArmEach trap buffers 1024 events and drops later ones.
 func (t *Trap) Fired() <-chan Event { return t.fired }
 
 // Count returns how often the trap has sprung.
@@ -59,8 +60,8 @@ func (t *Trap) Count() int {
 	return t.count
 }
 
-// Disarm stops the trap from catching anything more. A strike that is already queued is still
-// carried out.
+// Disarm stops the trap from catching further statements or bytes. If the trap has already caught a
+// statement, its action may still be carried out.
 func (t *Trap) Disarm() {
 	t.mu.Lock()
 	t.disarmed = true
@@ -76,8 +77,8 @@ func (t *Trap) Taken() bool {
 	return t.taken
 }
 
-// take claims the trap for a statement. It reports false if the trap is disarmed, or is taken and
-// springs only once.
+// take claims the trap for a statement. It returns false if the trap is disarmed, or if it springs
+// only once and is already taken.
 func (t *Trap) take() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,8 +89,8 @@ func (t *Trap) take() bool {
 	return true
 }
 
-// giveBack frees the trap for another statement, because the current one will never reach its
-// point.
+// giveBack frees the trap for another statement, because the caught statement will never reach the
+// point of the trap.
 func (t *Trap) giveBack() {
 	if t == nil {
 		return
@@ -128,8 +129,8 @@ type strike struct {
 	event Event
 }
 
-// abandon frees the trap of a strike that is not carried out, because the stream ends in front of
-// it.
+// abandon frees the trap of a strike that cannot be carried out, because the stream ends before its
+// position.
 func (s *strike) abandon() {
 	if s != nil {
 		s.trap.giveBack()
@@ -138,7 +139,7 @@ func (s *strike) abandon() {
 
 type traps struct{ set[*Trap] }
 
-// beforePipeline reports whether pipelines have to be held until they are complete.
+// beforePipeline reports whether pipelines must be held until they are complete.
 func (t *traps) beforePipeline() bool {
 	return slices.ContainsFunc(t.all(), func(trap *Trap) bool { return trap.point.place == beforePipeline })
 }
@@ -177,7 +178,7 @@ func (t *traps) take(s Statement, held bool) *Trap {
 }
 
 // within returns the trap at the lowest offset in the next n bytes of a stream, and the number of
-// bytes in front of it.
+// bytes before that offset.
 func (t *traps) within(p *pipe, n int) (*Trap, int) {
 	var first *Trap
 	end := p.sent.Load() + int64(n)

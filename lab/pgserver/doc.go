@@ -7,10 +7,10 @@
 //	defer server.Close()
 //	conn, err := pgx.Connect(ctx, server.DSN())
 //
-// A server listens on the loopback interface. Its port is free when the server starts for the first
-// time, and stays the same after a restart. If the current user is root, the server runs as an
-// unprivileged user, because PostgreSQL refuses to run as root. On Linux the server ends when the
-// process that started it ends, even by SIGKILL. Its files are then left on disk.
+// A server listens on the loopback interface. At its first start it gets a free port, which it
+// keeps at every restart. If the current user is root, the server runs as an unprivileged user,
+// because PostgreSQL refuses to run as root. On Linux the server ends when the process that started
+// it ends, even by SIGKILL. Its files are then left on disk.
 //
 // [Server.Stop], [Server.Kill] and [Server.Start] stop a server and restart it on the same data.
 // [Server.Standby] creates a streaming replica.

@@ -15,7 +15,7 @@ import (
 // Process is one process of a server, such as a session's backend or the checkpointer.
 type Process struct {
 	PID   int
-	Title string // as ps shows it: "postgres: checkpointer "
+	Title string // the title that ps shows: "postgres: checkpointer "
 	start string // start time in /proc, which distinguishes processes that reuse a PID
 }
 
@@ -55,9 +55,9 @@ func (p Process) Signal(sig syscall.Signal) error {
 	return syscall.Kill(p.PID, sig)
 }
 
-// Crash kills the process with SIGKILL in such a way that the postmaster treats it as a crash. A
-// process can exit by itself at any moment, and the postmaster does not treat that as a crash.
-// Crash then returns [os.ErrProcessDone].
+// Crash kills the process with SIGKILL in such a way that the postmaster treats it as a crash. If
+// the process exits by itself first, the postmaster sees no crash, and Crash returns
+// [os.ErrProcessDone].
 func (p Process) Crash(ctx context.Context) error {
 	// Stop the process first. A stopped process cannot exit by itself, so the SIGKILL that follows
 	// is certainly what ends it.

@@ -17,8 +17,9 @@ import (
 // oldestMajor is the oldest version that the library supports.
 const oldestMajor = 14
 
-// Find returns the directory of PostgreSQL's programs: asked, or if that is empty the installation in
-// PATH, or else the newest installation. If there is none, the error is an [optional.MissingError].
+// Find returns a directory with PostgreSQL's programs. If asked is not empty, it is that directory.
+// Otherwise it is the installation in PATH, or else the newest installation. If there is none, the
+// error is an [optional.MissingError].
 func Find(asked string) (dir string, err error) {
 	if asked != "" {
 		_, err := majorOf(asked)

@@ -7,8 +7,8 @@ import (
 )
 
 // FreePort returns a port on which no program listens. The port is below the range from which
-// systems choose ports of outgoing connections. Otherwise a client could be given the port of a
-// server that is just restarting.
+// systems choose ports of outgoing connections. Otherwise the system could give a client the port
+// of a server that is just restarting.
 func FreePort() (int, error) {
 	const first, last = 15000, 32000
 	for range 100 {

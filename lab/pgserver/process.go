@@ -26,9 +26,9 @@ const (
 )
 
 const (
-	startLimit = time.Minute      // includes recovery
-	stopLimit  = 30 * time.Second // includes a checkpoint
-	graceLimit = 2 * time.Second  // for the other processes, after the postmaster was killed
+	startLimit = time.Minute      // maximum time of a start, including recovery
+	stopLimit  = 30 * time.Second // maximum time of a stop, including a checkpoint
+	graceLimit = 2 * time.Second  // how long other processes may take to exit after the postmaster was killed
 )
 
 // errRunning is the error of Start if the server is already running.
@@ -69,12 +69,13 @@ func (s *Server) serve(ctx context.Context) error {
 		args = append(args, "-c", assignment)
 	}
 	args = append(args, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-p", strconv.Itoa(s.port))
-	// The command is not bound to ctx. If ctx is canceled, the caller stops the server in order.
+	// The command is not bound to ctx, because the end of ctx would kill it. serve stops the server
+	// itself if ctx ends.
 	cmd := s.program(context.WithoutCancel(ctx), "postgres", args...)
 	cmd.Env = append(cmd.Env, s.opts.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	// If this process dies, the kernel sends SIGQUIT, on which postgres exits at once and removes
-	// its shared memory.
+	// If this process dies, the kernel sends SIGQUIT. On SIGQUIT, postgres exits at once and
+	// removes its shared memory.
 	if s.postmaster, err = child.Start(cmd, syscall.SIGQUIT); err != nil {
 		return err
 	}
@@ -156,14 +157,14 @@ func (s *Server) Stop(mode Mode) error {
 	}
 }
 
-// Kill ends the postmaster with SIGKILL. The other processes then exit by themselves. Kill also
-// kills those that have not exited after two seconds. On Linux, no process of the server is left
-// when Kill returns.
+// Kill ends the postmaster with SIGKILL. The other processes of the server then exit by themselves,
+// and Kill also kills the ones that have not exited after two seconds. On Linux, no process of the
+// server is left when Kill returns.
 func (s *Server) Kill() {
 	if !s.Running() {
 		return
 	}
-	s.postmaster.Signal(syscall.SIGSTOP) // so that it cannot fork while its children are listed
+	s.postmaster.Signal(syscall.SIGSTOP) // a stopped postmaster cannot fork while its children are listed
 	// SIGKILL leaves the postmaster no time to stop its children. Each child notices by itself that
 	// the postmaster has ended, unless the child is stopped or busy.
 	family := s.Processes()

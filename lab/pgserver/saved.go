@@ -9,12 +9,12 @@ import (
 )
 
 // SavedData is the environment variable that names a directory written by [Server.SaveData]. A new
-// server of the same installation copies that data and does not run initdb, which takes ten times
-// the processor time.
+// server of the same installation copies the data from there instead of running initdb, which would
+// take ten times the processor time.
 const SavedData = "IDEM_TEST_SAVED_DATA"
 
-// SaveData writes the data and the password of a server that was never started to the existing
-// directory dir, for [SavedData].
+// SaveData writes the data and the password of the server into the existing directory dir, for
+// [SavedData]. The server must never have been started.
 func (s *Server) SaveData(ctx context.Context, dir string) error {
 	for name, text := range map[string]string{"password": s.password, "bin": s.opts.Bin} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

@@ -16,7 +16,7 @@ import (
 
 // Options configures a server. The zero value is usable.
 type Options struct {
-	// Bin is the directory of PostgreSQL's programs. The default is that of Find("").
+	// Bin is the directory of PostgreSQL's programs. The default is the result of Find("").
 	Bin string
 	// Dir is an existing directory for the files of the server. The server's user becomes its owner
 	// and must be able to reach it. The default is a temporary directory, which Close removes.
@@ -111,7 +111,7 @@ func (s *Server) initdb(ctx context.Context) error {
 	if err := s.give(password); err != nil {
 		return err
 	}
-	// --no-sync: a data directory that was just created is not worth waiting for the disk.
+	// A data directory can be created again, so initdb does not wait for the disk (--no-sync).
 	args := []string{"--pgdata", s.opts.Data, "--username=postgres", "--pwfile", password,
 		"--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-sync"}
 	if s.opts.WAL != "" {
@@ -129,9 +129,9 @@ func finish(program *exec.Cmd) error {
 	return nil
 }
 
-// program returns a command for one of PostgreSQL's programs. It runs as the server's user and in a
-// session of its own, so that signals of the terminal do not reach it. Its environment is empty
-// except for PATH, locale and time zone: a PG variable could lead it to another server.
+// program returns a command for one of PostgreSQL's programs. The command runs as the server's user
+// and in a session of its own, so that signals of the terminal do not reach it. Its environment has
+// only PATH, locale and time zone, because a PG variable could lead the program to another server.
 func (s *Server) program(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.opts.Bin, name), args...)
 	cmd.Dir = s.opts.Dir
@@ -166,7 +166,7 @@ func (s *Server) Log() string { return filepath.Join(s.opts.Dir, "postgres.log")
 
 // LogTail returns the last 2000 bytes of the log.
 func (s *Server) LogTail() string {
-	const enough = 2000 // for an error message on a terminal
+	const enough = 2000 // length that suits an error message on a terminal
 	log, _ := os.ReadFile(s.Log())
 	return string(bytes.TrimSpace(log[max(0, len(log)-enough):]))
 }

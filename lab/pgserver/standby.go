@@ -10,8 +10,8 @@ import (
 
 // Standby creates a streaming replica of a running server by a base backup, and starts it. name is
 // its application_name on the primary, for use in synchronous_standby_names. The replica uses the
-// programs and the password of the primary. PostgreSQL requires some of its settings, such as
-// max_connections, to be at least as high as on the primary.
+// programs and the password of the primary. PostgreSQL requires some settings of the replica, such
+// as max_connections, to be at least as high as on the primary.
 func (s *Server) Standby(ctx context.Context, name string, opts Options) (*Server, error) {
 	opts.Bin = s.opts.Bin
 	standby, err := newServer(opts, s.password)
@@ -50,7 +50,7 @@ func (s *Server) follow(ctx context.Context, primary *Server, name string) error
 }
 
 // setPrimary writes the connection to the primary into a configuration file. The connection
-// contains a password, and every user can read a command line.
+// contains a password, so it must not be in the command line, which every user can read.
 func (s *Server) setPrimary(primary *Server, name string) error {
 	file, err := os.OpenFile(filepath.Join(s.opts.Data, "postgresql.auto.conf"), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {

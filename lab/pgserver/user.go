@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Unprivileged returns the user as which to run PostgreSQL's programs, or nil if uid is not root.
-// The user is postgres or nobody. Unprivileged fails if neither exists.
+// Unprivileged returns the user that runs PostgreSQL's programs, or nil if uid is not root. The
+// user is postgres or nobody. Unprivileged fails if neither exists.
 func Unprivileged(uid int) (*syscall.Credential, error) {
 	if uid != 0 {
 		return nil, nil

@@ -64,7 +64,7 @@ max_client_conn = 200
 	}
 	cmd := exec.Command(program, "-q", path)
 	cmd.Dir = dir
-	// PgBouncer refuses to run as root.
+	// PgBouncer refuses to run as root. For root, it runs as an unprivileged user.
 	nobody, err := pgserver.Unprivileged(os.Getuid())
 	if err != nil {
 		t.Fatal(err)

@@ -2,8 +2,8 @@ package pgtest
 
 import "testing"
 
-// Long marks an expensive test that covers more cases of what a cheaper test already covers. With
-// -short, as in make test, Long skips the test.
+// Long marks an expensive test. A cheaper test covers the same behavior with fewer cases. With
+// -short, as in make test, Long skips the expensive test.
 func Long(t testing.TB) {
 	t.Helper()
 	if testing.Short() {

@@ -8,8 +8,8 @@ import (
 	"github.com/idem-go/idem/lab/pgserver"
 )
 
-// Server starts a server that only this test uses, without the schema. Use it for server-wide
-// counters and for settings that must not affect other tests. The programs come from
+// Server starts a server that only this test uses, without the schema of idem. Use it for
+// server-wide counters and for settings that must not affect other tests. The programs come from
 // IDEM_TEST_POSTGRES_BIN or from the machine. The test is skipped if there are none. The server is
 // closed at the end of the test.
 func Server(t testing.TB, settings ...string) *pgserver.Server {

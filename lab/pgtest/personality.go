@@ -23,8 +23,8 @@ func Personality(t testing.TB, p *personality.Personality, dsn string, faults pe
 	return proxy
 }
 
-// played returns the address of a database through the personality that IDEM_TEST_PERSONALITY
-// names, or dsn if the variable is empty.
+// played puts a proxy with the personality that IDEM_TEST_PERSONALITY names in front of a database,
+// and returns the address of the proxy. It returns dsn if the variable is empty.
 func played(t testing.TB, dsn string) string {
 	t.Helper()
 	name := os.Getenv("IDEM_TEST_PERSONALITY")

@@ -11,7 +11,7 @@
 //
 //	IDEM_TEST_REQUIRE=1      a test without a database fails; it is not skipped
 //	IDEM_TEST_KEEP=1         a failed test keeps its database and logs its address
-//	IDEM_TEST_SAMPLE=0       tests that repeat at many points take one of five ([Sampled])
+//	IDEM_TEST_SAMPLE=0       tests that repeat at many points run at one in five ([Sampled])
 //	IDEM_TEST_PERSONALITY    each database is behind a proxy with this personality
 package pgtest
 
@@ -32,23 +32,24 @@ func New(t testing.TB, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 	return Open(t, DSN(t), configure...)
 }
 
-// DSN returns the address of a new database with the current schema, which is dropped at the end of
-// the test.
+// DSN returns the address of a new database with the current schema. The database is dropped at the
+// end of the test.
 func DSN(t testing.TB) string {
 	t.Helper()
 	srv := requireServer(t)
 	return played(t, srv.createFor(t, srv.template))
 }
 
-// EmptyDSN returns the address of a new database without the schema, which is dropped at the end of
-// the test.
+// EmptyDSN returns the address of a new database without the schema. The database is dropped at the
+// end of the test.
 func EmptyDSN(t testing.TB) string {
 	t.Helper()
 	return requireServer(t).createFor(t, "template0")
 }
 
-// Open returns a pool on any address, such as that of a proxy in front of a database from [DSN].
-// The pool is closed at the end of the test. The test fails if a connection is then still acquired.
+// Open returns a pool on any address, such as the address of a proxy in front of a database from
+// [DSN]. The pool is closed at the end of the test. The test fails if a connection is then still
+// acquired.
 func Open(t testing.TB, dsn string, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(dsn)
@@ -61,7 +62,7 @@ func Open(t testing.TB, dsn string, configure ...func(*pgxpool.Config)) *pgxpool
 	return OpenConfig(t, config)
 }
 
-// OpenConfig is like [Open], with a complete configuration.
+// OpenConfig is like [Open], but takes a complete configuration.
 func OpenConfig(t testing.TB, config *pgxpool.Config) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)

@@ -35,7 +35,7 @@ func requireServer(t testing.TB) *server {
 		}
 		t.Skip(hint)
 	}
-	// withDatabase replaces the path of the URL, which needs a URL and no list of keywords.
+	// The address must be a URL and not a list of keywords, because withDatabase replaces its path.
 	parsed, err := url.Parse(address)
 	if err != nil {
 		t.Fatalf("pgtest: IDEM_TEST_DATABASE_URL has to be a URL: %v", err)
@@ -78,7 +78,7 @@ func (s *server) create(ctx context.Context, name, template string) error {
 		return s.with(ctx, &creating, func(conn *pgx.Conn) error {
 			sql := "CREATE DATABASE " + ident(name) + " TEMPLATE " + ident(template)
 			if !strings.HasPrefix(conn.PgConn().ParameterStatus("server_version"), "14") {
-				sql += " STRATEGY FILE_COPY" // twice as fast; version 14 knows no other
+				sql += " STRATEGY FILE_COPY" // twice as fast as the default; the only strategy of version 14
 			}
 			_, err := conn.Exec(ctx, sql)
 			return err
@@ -86,8 +86,8 @@ func (s *server) create(ctx context.Context, name, template string) error {
 	})
 }
 
-// whileInUse calls clone again while Postgres refuses to clone because a session is connected to
-// the template. A background worker of Postgres itself connects to it for short times.
+// whileInUse repeats clone while Postgres refuses to clone because a session is connected to the
+// template. A background worker of Postgres itself connects to the template for short times.
 func whileInUse(ctx context.Context, clone func() error) error {
 	for {
 		err := clone()
@@ -120,14 +120,14 @@ type admin struct {
 	to   string
 }
 
-// DROP DATABASE waits until every backend of the server has accepted a barrier. A backend that
-// sends to a client that does not read cannot accept it. The test of that client may need another
-// database before it continues to read. So databases are created over another connection than they
-// are dropped.
+// creating and dropping are two connections, because DROP DATABASE may wait for a test. It waits
+// until every backend of the server has accepted a barrier. A backend cannot accept the barrier
+// while it sends to a client that does not read. The test of that client may need a new database
+// before it reads on.
 var creating, dropping admin
 
-// with calls do with the connection in by. It opens the connection first if there is none, or if it
-// leads to another server.
+// with calls do with the connection of an admin. It opens the connection first if there is none, or
+// if the open one leads to another server.
 func (s *server) with(ctx context.Context, by *admin, do func(*pgx.Conn) error) error {
 	by.Lock()
 	defer by.Unlock()
@@ -157,9 +157,9 @@ func (s *server) nameFor(test string) string {
 		}
 		return '_'
 	}, strings.TrimPrefix(test, "Test"))
-	const longest = 63 // bytes of a name in Postgres
+	const longest = 63 // maximum length of a name in Postgres, in bytes
 	suffix := fmt.Sprintf("_%08x", rand.Uint32())
-	// Postgres cuts longer names off, and the random suffix must stay.
+	// Postgres truncates longer names, which would cut off the random suffix.
 	slug = slug[:min(len(slug), max(0, longest-len(s.template)-len("_")-len(suffix)))]
 	return s.template + "_" + slug + suffix
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/idem-go/idem/internal/pgwire"
 )
 
-// TLS returns the address of a TLS proxy in front of dsn, which clients must connect to with TLS.
-// If the connection to the server is reset, the proxy resets the client's connection.
+// TLS returns the address of a TLS proxy in front of dsn. Clients must connect to the proxy with
+// TLS. If the connection to the server is reset, the proxy resets the client's connection.
 func TLS(t testing.TB, dsn string) string {
 	t.Helper()
 	return tlsInFrontOf(t, dsn, nil)
@@ -68,7 +68,7 @@ func tlsInFrontOf(t testing.TB, dsn string, closeAfter []byte) string {
 type tlsFront struct {
 	config     *tls.Config
 	dial       func() (net.Conn, error)
-	closeAfter []byte // text of the answer that close_notify goes with; nil for never
+	closeAfter []byte // close_notify is sent with the answer that contains this text; nil: only at the end
 }
 
 const sslRequest = 80877103
@@ -81,7 +81,7 @@ func (f *tlsFront) carry(l *pgwire.Listener, conn net.Conn) {
 	if _, err := conn.Write([]byte{'S'}); err != nil {
 		return
 	}
-	// packets is below TLS, so that it can send an answer and its close_notify in one write.
+	// packets is the layer below TLS. It can send an answer and the close_notify in one write.
 	packets := &packets{Conn: conn}
 	client := tls.Server(packets, f.config)
 	server, err := f.dial()

@@ -23,14 +23,14 @@ type Needs struct {
 	WAL         float64 // bytes per second
 	Cores       float64 // busy cores of the server
 	Connections float64
-	Clusters    int // of clusterCores each
+	Clusters    int // number of clusters with clusterCores cores each
 }
 
 // The constants of the model. TestModel_BoundsTheStoredBytes and TestModel_BoundsTheLoggedBytes
-// check the bytes. make bench/profile measures the microseconds; these are from two cores of AMD
-// EPYC.
+// check the bytes. make bench/profile measures the microseconds; the values here are from two cores
+// of AMD EPYC.
 const (
-	heapFixed    = 248.0 // both versions of a row: a vacuum frees the first one later
+	heapFixed    = 248.0 // both versions of a row count: a vacuum frees the first one later
 	heapNames    = 2.6   // both versions contain the names
 	heapResponse = 1.05  // only the second version contains the response; pages are not completely full
 	indexFixed   = 16.0
@@ -41,7 +41,7 @@ const (
 
 	firstRun     = 86.0 // µs of a first run beyond a plain transaction: 180.8 − 95.0
 	replay       = 65.8 // µs of a replay
-	largeTable   = 1.18 // factor for both with ten million records
+	largeTable   = 1.18 // factor for firstRun and replay if the table has ten million records
 	purged       = 10.0 // µs to delete a record and to vacuum its row
 	busy         = 0.5  // share of the cores that may be busy before latencies grow
 	clusterCores = 16.0

@@ -8,5 +8,5 @@ import (
 	"github.com/idem-go/idem/migrations"
 )
 
-// UpAt applies all migrations at the address of a database.
+// UpAt applies all migrations of idem to the database at the address dsn.
 func UpAt(ctx context.Context, dsn string) error { return migrate.UpAt(ctx, dsn, migrations.FS) }

@@ -15,9 +15,9 @@ import (
 
 // command is the process that testenv runs for its caller.
 //
-// If testenv is in the foreground of a terminal, the command shares its process group, and Ctrl-C
-// reaches both. Otherwise the command leads a process group of its own, and testenv forwards
-// signals to the whole group. It has to, because "go run" and "go test" do not forward signals to
+// If testenv is in the foreground of a terminal, the command shares the process group of testenv,
+// and Ctrl-C reaches both. Otherwise the command leads a process group of its own, and testenv
+// forwards signals to the whole group, because "go run" and "go test" do not forward signals to
 // their children.
 type command struct {
 	cmd     *exec.Cmd
@@ -42,8 +42,8 @@ func runCommand(args, env []string, signals <-chan os.Signal) int {
 		return 126
 	}
 
-	// A signal to testenv only goes to the command. testenv itself ends when the command has ended,
-	// and then removes the databases and the server.
+	// testenv passes a signal on to the command and does not end. When the command has ended,
+	// testenv removes the databases and the server, and ends itself.
 	signalled := false
 	for {
 		select {

@@ -9,7 +9,7 @@ import (
 
 // config is the command line and the environment of testenv.
 type config struct {
-	url      string   // an existing server
+	url      string   // address of an existing server
 	only     string   // "url", "docker", "local", or "" for the first available one
 	image    string   // image of the container
 	bin      string   // directory of PostgreSQL's programs

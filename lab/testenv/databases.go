@@ -49,7 +49,8 @@ func prepare(ctx context.Context, srv *server) (_ *databases, err error) {
 		return nil, err
 	}
 	dbs.version, _, _ = strings.Cut(dbs.version, " ")
-	// The connection with the new name is open, so another run cannot take ours for a killed one.
+	// The connection that has the name of this run is open, so no other run takes this run for a
+	// killed one.
 	reapDatabases(ctx, conn)
 	if err := dbs.create(ctx); err != nil {
 		return nil, err
@@ -57,8 +58,8 @@ func prepare(ctx context.Context, srv *server) (_ *databases, err error) {
 	return dbs, nil
 }
 
-// connectAs opens a connection with name as its application_name. As long as this connection is
-// open, other runs see in pg_stat_activity that this run is alive.
+// connectAs opens a connection whose application_name is the given name. As long as this connection
+// is open, other runs see in pg_stat_activity that this run is alive.
 func connectAs(ctx context.Context, address, name string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
@@ -75,15 +76,15 @@ func (d *databases) create(ctx context.Context) error {
 	if err := schema.UpAt(ctx, d.address(d.template)); err != nil {
 		return fmt.Errorf("migrate the template: %w", err)
 	}
-	// Postgres does not clone a database with sessions. Now no session can connect to
-	// the template by mistake.
+	// Postgres does not clone a database to which a session is connected. From now on, no session
+	// can connect to the template by mistake.
 	if err := d.exec(ctx, "ALTER DATABASE "+ident(d.template)+" ALLOW_CONNECTIONS false"); err != nil {
 		return err
 	}
 	return d.exec(ctx, "CREATE DATABASE "+ident(d.own)+" TEMPLATE "+ident(d.template))
 }
 
-// environ returns env with the variables that lead the command to the databases.
+// environ returns env with the variables that tell the command the addresses of the databases.
 func (d *databases) environ(env []string) []string {
 	return append(env,
 		"IDEM_TEST_POSTGRES=url", // a nested testenv uses this server too
@@ -92,8 +93,8 @@ func (d *databases) environ(env []string) []string {
 		"DATABASE_URL="+d.address(d.own))
 }
 
-// drop drops every database of the run, including the clones of tests that died. It says which ones
-// it could not drop.
+// drop drops every database of the run, including the clones of tests that died. It reports the
+// databases that it could not drop.
 func (d *databases) drop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -101,7 +102,7 @@ func (d *databases) drop() {
 	if d.conn.Ping(ctx) != nil { // the command may have restarted the server
 		conn, err := connectAs(ctx, d.url.String(), d.template)
 		if err != nil {
-			return // or stopped it
+			return // the command may have stopped the server
 		}
 		d.conn = conn
 	}
@@ -132,7 +133,7 @@ func (d *databases) address(database string) string {
 }
 
 // reapDatabases drops the databases that killed runs have left on the server. A run is alive while
-// a connection has its name. The DROP has no FORCE, so a database in use stays.
+// a connection has its name. The DROP has no FORCE, so it does not drop a database in use.
 func reapDatabases(ctx context.Context, conn *pgx.Conn) {
 	names, err := databaseNames(ctx, conn, `
 		SELECT datname FROM pg_database d

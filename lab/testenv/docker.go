@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	engineLimit = 15 * time.Second // for the Docker engine's first answer
-	readyLimit  = 5 * time.Minute  // for the server in the container; a container that exits is noticed at once
+	engineLimit = 15 * time.Second // maximum time until the Docker engine's first answer
+	readyLimit  = 5 * time.Minute  // maximum time until the server answers, if the container does not exit
 )
 
 // startContainer builds and runs the program in ./container, which runs the image. It first checks
-// that a Docker engine answers: no other machine has to compile the program and the Docker
-// libraries.
+// that a Docker engine answers, so that a machine without an engine does not compile the program
+// and the Docker libraries.
 func startContainer(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 	if err := pingEngine(ctx); err != nil {
 		return nil, err

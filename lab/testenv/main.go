@@ -7,7 +7,7 @@
 // removes everything that it has created. It exits with the exit code of the command, or with 125
 // if it could not provide the server.
 //
-// Testenv uses the first of these that is available:
+// Testenv uses the first of these servers that is available:
 //
 //  1. the server at IDEM_TEST_DATABASE_URL, an address of a role that may create databases;
 //  2. a container, if a Docker engine answers (IDEM_TEST_POSTGRES_IMAGE, by default
@@ -58,7 +58,7 @@ func run(args []string) int {
 		return exitUnable
 	}
 
-	// Registered once and never stopped: from here on no signal ends testenv before it has cleaned
+	// This handler is never removed, so from here on no signal ends testenv before it has cleaned
 	// up.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
@@ -86,7 +86,7 @@ func run(args []string) int {
 	defer dbs.drop()
 	say("PostgreSQL %s ready in %.1f s (%s)", dbs.version, time.Since(begin).Seconds(), srv.what)
 
-	// Servers that tests start themselves copy the saved data directory, in place of an initdb.
+	// Servers that tests start themselves copy the saved data directory instead of running initdb.
 	env := dbs.environ(os.Environ())
 	if srv.saved != "" {
 		env = append(env, pgserver.SavedData+"="+srv.saved)
@@ -100,7 +100,7 @@ func run(args []string) int {
 	return code
 }
 
-// unable returns the exit code if there is no database. It reports err, unless a signal was the
+// unable returns the exit code of a run without a database. It reports err, unless a signal was the
 // cause.
 func unable(started context.Context, signals <-chan os.Signal, err error) int {
 	if started.Err() != nil {

@@ -22,7 +22,7 @@ const runDirPrefix = "idem-testrun-"
 const removeScript = `for wait in 0.1 0.5 1 2 5; do rm -rf "$0" 2>/dev/null && exit; sleep $wait; done; rm -rf "$0"`
 
 // newRunDir creates the directory of this run. If the data need not be durable, the directory is in
-// memory: on a slow disk, cloning a database takes 250 ms in place of 30.
+// memory: on a slow disk, cloning a database takes 250 ms instead of 30 ms.
 func newRunDir(durable bool) (*runDir, error) {
 	parent := os.TempDir()
 	if !durable && roomFor(memory) {

@@ -12,9 +12,9 @@ import (
 	"github.com/idem-go/idem/lab/optional"
 )
 
-// server is one running Postgres server of any source.
+// server is one running Postgres server from any source.
 type server struct {
-	url   string // with a role that may create databases
+	url   string // address, with a role that may create databases
 	what  string // description for the log
 	saved string // directory made by pgserver's SaveData, or ""
 	stop  func()
@@ -33,7 +33,7 @@ var sources = []source{
 	{"local", startLocal},
 }
 
-// errAbsent marks a source that this machine does not have. That is not reported.
+// errAbsent marks a source that this machine does not have. start does not report such a source.
 var errAbsent = errors.New("not there")
 
 // start returns a server from the first source that works. If cfg.only is set, start tries that
@@ -58,13 +58,13 @@ func start(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 	return nil, errors.Join(append(reasons, optional.ErrNoDatabase)...)
 }
 
-// oneLine returns the first line of an error that is reported and does not stop testenv.
+// oneLine returns the first line of the error of a source that testenv does not use.
 func oneLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
 }
 
-// startGiven returns the server at IDEM_TEST_DATABASE_URL. Its stop does nothing.
+// startGiven returns the server at IDEM_TEST_DATABASE_URL. testenv does not stop this server.
 func startGiven(ctx context.Context, cfg config, _ *runDir) (*server, error) {
 	if cfg.url == "" {
 		return nil, fmt.Errorf("IDEM_TEST_DATABASE_URL is not set (%w)", errAbsent)

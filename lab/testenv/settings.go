@@ -12,7 +12,7 @@ type settings []string
 // valuable.
 func testSettings() settings {
 	return settings{
-		"max_connections=600", // for all tests that run at the same time in several modules
+		"max_connections=600", // enough for all tests that run at the same time in several modules
 		"fsync=off",
 		"max_wal_size=512MB", // the data may be in memory
 		// A transaction that sets synchronous_commit = on waits in its COMMIT for a standby that

@@ -30,8 +30,9 @@ type fleetScene struct {
 	play func(ctx context.Context, c *scene.Crowd) error
 }
 
-// fleetLeg returns the leg with many clusters, which runs by its name alone. Its duration excludes the
-// minute that it takes to start the clusters. Clients and books are those of example/fleet.
+// fleetLeg returns the leg with many clusters, which runs only if -only names it. Its duration
+// excludes the minute that it takes to start the clusters. Its clients and books are those of
+// example/fleet.
 func (c *flags) fleetLeg(duration time.Duration) *leg {
 	l := &leg{flags: c, name: string(fault.Fleet), dir: filepath.Join(c.dir, string(fault.Fleet)), duration: duration}
 	l.perform = func(ctx context.Context) (*report.Leg, error) {
@@ -51,14 +52,14 @@ func (c *flags) fleetLeg(duration time.Duration) *leg {
 // on both.
 type fleetUnderPatroni struct {
 	system     *patroni.System
-	nodes      *patroni.Cluster // of west
+	nodes      *patroni.Cluster // the nodes of west
 	west, east fleet.Cluster
 	stage      *scene.Stage
 }
 
 func startFleet(ctx context.Context) (f *fleetUnderPatroni, err error) {
 	f = &fleetUnderPatroni{}
-	defer func(f *fleetUnderPatroni) { // the result is nil after an error
+	defer func(f *fleetUnderPatroni) { // the argument keeps the value: a return with an error sets the result to nil
 		if err != nil {
 			f.close()
 		}
@@ -84,7 +85,7 @@ func startFleet(ctx context.Context) (f *fleetUnderPatroni, err error) {
 
 func (f *fleetUnderPatroni) close() {
 	if f.stage != nil {
-		_ = f.stage.Close() // the relays say what Perform has already reported
+		_ = f.stage.Close() // Perform has already reported the errors of the relays
 	}
 	for _, c := range []fleet.Cluster{f.west, f.east} {
 		if c.Pool != nil {
@@ -115,8 +116,8 @@ func (f *fleetUnderPatroni) scenes() []fleetScene {
 	}
 }
 
-// killLeader kills the leader of west. East, with one standby, would accept no writes without its
-// leader. If the tenant is in east, killLeader first moves it back.
+// killLeader kills the leader of west. If the tenant is in east, killLeader first moves it back:
+// without its leader, east would accept no writes, because it has only one standby.
 func (f *fleetUnderPatroni) killLeader(ctx context.Context, c *scene.Crowd) error {
 	home, err := fleet.Home(ctx, []fleet.Cluster{f.west, f.east}, scene.Mover)
 	if err == nil && home.Name != f.west.Name {
@@ -132,8 +133,8 @@ func (f *fleetUnderPatroni) killLeader(ctx context.Context, c *scene.Crowd) erro
 	return errors.Join(c.Answered(ctx, 20), revive(), f.nodes.Whole(ctx))
 }
 
-// killInMove kills the leader of west behind the fence of a move. The mover tries again until the
-// tenant has moved.
+// killInMove moves the tenant. When the move has stopped the writes of the tenant (its fence), it
+// kills the leader of west. The mover tries again until the tenant has moved.
 func (f *fleetUnderPatroni) killInMove(ctx context.Context, _ *scene.Crowd) error {
 	var once sync.Once
 	revive := func() error { return errors.New("no move has raised its fence") }
@@ -149,9 +150,9 @@ func (f *fleetUnderPatroni) killInMove(ctx context.Context, _ *scene.Crowd) erro
 	return errors.Join(revive(), f.nodes.Whole(ctx))
 }
 
-// play performs the first scene, then all scenes in a random order that follows from the seed, again
-// and again, until the time is over. An error in the books ends the leg, because it would be found
-// again after every later scene.
+// play performs the first scene. Then it performs all scenes in a random order that follows from
+// the seed, again and again, until the duration of the leg has passed. An error in the books ends
+// the leg, because it would be found again after every later scene.
 func (l *leg) play(ctx context.Context, scenes []fleetScene, perform func(context.Context, func(context.Context, *scene.Crowd) error) (scene.Books, error)) *report.Leg {
 	judged := &report.Leg{Name: l.name, Seed: l.seed}
 	begun := history.Now()
@@ -180,7 +181,7 @@ func (l *leg) play(ctx context.Context, scenes []fleetScene, perform func(contex
 	return judged
 }
 
-// impossible returns nil, or why this machine cannot run the leg.
+// impossible returns nil, or the reason why this machine cannot run the leg.
 func impossible(name fault.Name) error {
 	if name == fault.Fleet {
 		return patroni.Possible()

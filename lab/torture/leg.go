@@ -42,22 +42,22 @@ type leg struct {
 	perform func(ctx context.Context) (*report.Leg, error)
 
 	work    fault.Work
-	quiet   bool // no faults at all
+	quiet   bool // inject no faults at all
 	direct  bool // messages are handled without a broker
 	servers *cluster.Cluster
-	bank    *bank.Bank     // of operations
-	broker  *broker.Broker // of messages
+	bank    *bank.Bank     // set for operations
+	broker  *broker.Broker // set for messages
 
 	// inject injects faults until ctx ends, logs them, and heals everything. It may be nil.
 	inject func(ctx context.Context, workers fault.Workers, log func(fault.Event)) error
 
 	mu       sync.Mutex // guards faults
 	faults   []fault.Event
-	failures []string      // that do not prevent a check
-	start    time.Duration // of the workers
+	failures []string      // errors that do not prevent a check
+	start    time.Duration // when the workers started
 	until    time.Duration // the end of the injection of faults
 	calm     time.Duration // the beginning of the calm period, for operations and messages
-	stop     time.Duration // its end
+	stop     time.Duration // the end of the calm period
 }
 
 // errUnreadable reports that the server runs but its tables cannot be read.
@@ -65,9 +65,9 @@ var errUnreadable = errors.New("the database cannot be read")
 
 // Time limits that an overloaded machine still meets.
 const (
-	readyLimit    = time.Minute     // for a server to take writes
-	stopLimit     = 2 * time.Minute // for the running calls to end
-	leftoverLimit = time.Minute     // for the server to notice that the workers have ended
+	readyLimit    = time.Minute     // maximum time until a server takes writes
+	stopLimit     = 2 * time.Minute // maximum time until the running calls have ended
+	leftoverLimit = time.Minute     // maximum time until the server has noticed that the workers have ended
 )
 
 // run runs the workers and the faults on a cluster, and judges the run.
@@ -107,7 +107,7 @@ func (l *leg) run(ctx context.Context, servers *cluster.Cluster) (*report.Leg, e
 	}
 	if beside != nil {
 		beside.Calm()
-		l.fail(l.finish()) // the checker reports what is left
+		l.fail(l.finish()) // the checker reports what is left to do
 	}
 	l.fail(tortured)
 	return l.judge(ctx)
@@ -173,7 +173,8 @@ func (l *leg) worker() config.Config {
 	return c
 }
 
-// torture injects faults until the time is over or faults cannot be injected.
+// torture injects faults until the duration of the leg has passed, or until a fault cannot be
+// injected.
 func (l *leg) torture(ctx context.Context, workers *workerset.Set, beside counterpart) error {
 	defer func() { l.until = history.Now() }()
 	ctx, cancel := context.WithTimeout(ctx, l.duration)
@@ -201,11 +202,12 @@ const (
 	calmFor  = 2500 * time.Millisecond // how long nothing is broken before the end
 	forLost  = 20 * time.Second        // the shortest leg that tests lost answers
 	losing   = 1500 * time.Millisecond // how long answers are lost
-	lostCalm = 12 * time.Second        // how long the workers then have to recover
+	lostCalm = 12 * time.Second        // how long the workers may take to recover afterwards
 )
 
-// calmDown cuts all connections once more, so that every process loses its presence, and then lets
-// the workers run without faults. In a long leg of operations, answers to claims are lost first.
+// calmDown cuts all connections once more, so that every process loses the session that shows that
+// it is alive. Then the workers run without faults. In a long leg of operations, calmDown first
+// loses the answers to claims for a while.
 func (l *leg) calmDown(ctx context.Context, workers *workerset.Set) {
 	for i := range workers.Len() {
 		workers.Proxy(i).Cut(pgproxy.Reset)
@@ -233,7 +235,7 @@ const (
 	finishLimit = time.Minute
 	finishTimes = 4
 	finishMax   = 20 * time.Minute
-	finishExit  = time.Minute // for the last worker to exit
+	finishExit  = time.Minute // how long the last worker may take to exit
 	finishSlot  = 1000        // the slot of the last worker
 )
 
@@ -330,8 +332,8 @@ func (l *leg) check(ctx context.Context, conn *pgx.Conn) (*rule.Result, error) {
 	return check.Run(events, state, options)
 }
 
-// deadlocks returns the messages of the server about deadlocks. The log adds detail only: the check
-// counts deadlocks without it.
+// deadlocks returns the messages of the server about deadlocks. They only add detail: the check
+// counts deadlocks without the log.
 func (l *leg) deadlocks() []string {
 	log, _ := os.ReadFile(l.servers.Primary().Log())
 	return deadlock.FindAllString(string(log), -1)

@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/mutant"
 )
 
-// mutants is the command "mutants".
+// mutants executes the command "torture mutants".
 func mutants(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("torture mutants", flag.ContinueOnError)
 	t := trials{}
@@ -77,7 +77,7 @@ type trials struct {
 	mu sync.Mutex // guards the output
 }
 
-// errSurvived reports that no run found a mutant broken.
+// errSurvived reports that no run detected a mutant.
 var errSurvived = errors.New("the torture has to be mended: not found out")
 
 func (t *trials) ofMutants(ctx context.Context, chosen []mutant.Mutant) []func() error {
@@ -148,7 +148,7 @@ func (t *trials) tell(name, how, about string, verdict *mutant.Verdict) {
 	}
 }
 
-// possible returns nil, or why this machine cannot run one of the legs among faults.
+// possible returns nil, or the reason why this machine cannot run one of the legs among the faults.
 func possible(faults []fault.Name) error {
 	for _, name := range faults {
 		if err := impossible(name); err != nil {

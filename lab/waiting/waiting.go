@@ -1,5 +1,5 @@
-// Package waiting has the waiting functions of the tests. They wait for minutes, because a test may
-// run on a busy machine, and then fail the test.
+// Package waiting has functions with which tests wait for an event. They fail the test only after
+// minutes, because a test may run on a busy machine.
 package waiting
 
 import (

@@ -14,7 +14,7 @@ type Process struct {
 }
 
 // Start starts the command. On Linux, the kernel sends sig to the command if this process ends
-// first. On other systems nothing does.
+// first. On other systems the command then keeps running.
 func Start(cmd *exec.Cmd, sig syscall.Signal) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

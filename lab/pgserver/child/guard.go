@@ -13,7 +13,7 @@ type Guard struct {
 	hold  io.Closer // the write end of the shell's stdin, open only in this process
 }
 
-// NewGuard starts a shell that waits with the script until this process closes the shell's stdin or
+// NewGuard starts a shell that runs the script as soon as this process closes the shell's stdin or
 // ends. Signals of the terminal do not reach the shell. The script finds args at $0, $1 and so on.
 func NewGuard(script string, args ...string) (*Guard, error) {
 	shell := exec.Command("sh", append([]string{"-c", "read _; " + script}, args...)...)

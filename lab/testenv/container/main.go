@@ -29,9 +29,9 @@ import (
 )
 
 const (
-	engineLimit = 15 * time.Second // for the engine's first answer
+	engineLimit = 15 * time.Second // maximum time until the engine's first answer
 	pullLimit   = 5 * time.Minute
-	runLimit    = 5 * time.Minute // to create and start the container and testcontainers' reaper
+	runLimit    = 5 * time.Minute // maximum time to create and start the container and testcontainers' reaper
 )
 
 // config is the command line.
@@ -49,8 +49,8 @@ func main() {
 	flag.BoolVar(&cfg.durable, "durable", false, "keep the data on a disk instead of in memory")
 	flag.Parse()
 	cfg.settings = flag.Args()
-	// A terminal sends Ctrl-C to this process as well. Testenv decides when the container ends, by
-	// closing the standard input.
+	// A terminal sends Ctrl-C to this process as well. The signals are ignored, because testenv
+	// decides when the container ends, by closing the standard input.
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -123,9 +123,9 @@ func connectEngine(ctx context.Context) (*testcontainers.DockerProvider, error) 
 	}
 }
 
-// pull fetches the image if the engine does not have it. It tries once. Testcontainers would retry
-// for a quarter of an hour on a machine without a network, where testenv can use installed
-// programs.
+// pull fetches the image if the engine does not have it. It tries only once. Testcontainers would
+// retry for a quarter of an hour on a machine without a network, although testenv can use installed
+// programs there.
 func pull(ctx context.Context, provider *testcontainers.DockerProvider, image string) error {
 	docker := provider.Client()
 	if _, err := docker.ImageInspect(ctx, image); err == nil {
@@ -150,8 +150,8 @@ func pull(ctx context.Context, provider *testcontainers.DockerProvider, image st
 	return progress.Wait(ctx)
 }
 
-// Labels with the directory of a container's run and the name of its host, by which a later run
-// finds abandoned containers.
+// Labels of a container: the directory of its testenv run, and the name of its host. A later run
+// finds abandoned containers by these labels.
 const (
 	runLabel  = "com.github.idem-go.testenv.run"
 	hostLabel = "com.github.idem-go.testenv.host"

@@ -1,6 +1,6 @@
-// Package audit decides whether a run kept every promise of package operation. Its sources are the
-// events of the workers, the books of the bank, and the final state of the database. It shares no code
-// with the library.
+// Package audit decides whether a run of the torture kept every promise of package operation. It
+// reads the events that the workers logged, the books of the simulated bank, and the final state of
+// the database. It shares no code with the library.
 package audit
 
 import (
@@ -18,11 +18,11 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Options are the facts about a run that are not in its state and events.
+// Options are the facts about a run that neither its events nor its final state contain.
 type Options struct {
 	Seed  uint64
-	Start time.Duration // of the run; times are printed relative to it
-	// Calm is the time after which nothing was broken and no process was killed.
+	Start time.Duration // when the run began; times are printed relative to it
+	// Calm begins the calm period. Its only injected fault is the loss of answers to claims.
 	Calm time.Duration
 	// Stop is the time at which the workers were asked to end.
 	Stop   time.Duration
@@ -35,8 +35,8 @@ type book struct {
 	operations map[string]*operation
 	records    []*journal.Record
 	calls      map[history.Op]*call
-	alive      map[uint32]time.Duration // by process: its last event
-	begun      map[uint32]time.Duration // by process: when it last began a run of a function
+	alive      map[uint32]time.Duration // time of the last event, by process
+	begun      map[uint32]time.Duration // begin of the latest run of a function, by process
 	passages   passages
 	found      []rule.Violation
 }
@@ -46,22 +46,22 @@ type operation struct {
 	id      string
 	row     *journal.Operation // nil if the database has no row
 	plan    journal.Plan
-	known   [journal.Releases]map[string]int // by release: its steps, with the number of their undos
+	known   [journal.Releases]map[string]int // number of undos of each step, by release of the code and name of the step
 	steps   []*journal.Step
 	signals []*journal.Signal
-	effects map[string][]*journal.Effect // in Postgres, by step
-	booked  map[string][]journal.Entry   // at the bank, by step
-	entries []journal.Entry              // all requests to the bank, booked or not
+	effects map[string][]*journal.Effect // rows that steps wrote to Postgres, by step
+	booked  map[string][]journal.Entry   // bookings at the bank, by step
+	entries []journal.Entry              // all requests to the bank, whether booked or not
 	moves   []*journal.Move
 	heard   []journal.Event // answers of the bank
 	unsent  []journal.Event
 	saw     []journal.Event
-	acked   map[string]int64 // when the sender of a signal got its acknowledgement, by name
+	acked   map[string]int64 // time of the acknowledgement of a signal, by name of the signal
 	runs    []run
 	answers []journal.Event
-	started []journal.Event // returns of Start
-	parked  []history.Op    // calls that returned "parked"
-	record  *journal.Record // the record with the id of the operation
+	started []journal.Event // return events of Start
+	parked  []history.Op    // calls that returned a ParkedError
+	record  *journal.Record // the row of idem.records with the id of the operation
 
 	children []*operation
 }
@@ -71,19 +71,19 @@ type run struct {
 	op         history.Op
 	begin, end time.Duration // end is 0 if the run has no end event
 	pooled     bool
-	by         history.Op // the call that began the run, 0 for a Worker
-	left       bool       // its context had ended
+	by         history.Op // the call that began the run; 0 if a Worker did
+	left       bool       // the context of the run had ended
 	failed     bool       // the function failed or panicked
 }
 
 // call is a call of Do or Start.
 type call struct {
 	key    string
-	waited time.Duration // when it began to wait for its key, 0 if it did not wait
+	waited time.Duration // when the call began to wait for its key; 0 if it did not wait
 }
 
-// Run audits a run by the state of the database, the books of the bank, and the events of the
-// workers.
+// Run checks all promises for one run. It gets the final state of the database, the books of the
+// bank, and the events of the workers.
 func Run(state *journal.State, books []journal.Entry, events []journal.Event, options Options) *rule.Result {
 	b := &book{
 		options: options, operations: map[string]*operation{}, calls: map[history.Op]*call{},
@@ -162,7 +162,7 @@ func (b *book) readState(state *journal.State) {
 	b.records = state.Records
 }
 
-// read adds an event of a worker.
+// read adds an event of a worker to the book.
 func (b *book) read(e journal.Event) {
 	b.alive[e.Op.Process()] = max(b.alive[e.Op.Process()], e.At)
 	switch e.Kind {
@@ -217,7 +217,7 @@ func (o *operation) ended(e journal.Event) {
 	}
 }
 
-// Take returns the state of the database, from one snapshot.
+// Take reads the state of the database in one snapshot.
 func Take(ctx context.Context, conn *pgx.Conn) (*journal.State, error) {
 	s := &journal.State{}
 	err := ledger.Snapshot(ctx, conn,
@@ -244,7 +244,8 @@ var steps = `SELECT operation_id::text, kind, CASE kind WHEN 'undo' THEN 'undo '
 	coalesce(convert_from(value, 'UTF8'), ''), coalesce((extract(epoch FROM due_at) * 1000000)::int8, 0), ` + ledger.Clock("recorded_at") + `
 	FROM idem.steps ORDER BY operation_id, seq`
 
-// A trigger writes the moves while the row of the operation is locked, so place has the order of the
+// moves selects the changes of operations that a trigger has logged. The trigger runs while its
+// transaction has the row of the operation locked, so the column place has the order of the
 // commits.
 var moves = `SELECT operation_id::text, (row->>'epoch')::int, (row->>'attempts')::int, coalesce((row->>'owner')::int, 0), row->>'state',
 	coalesce(row->>'reason', ''), coalesce(row->>'reason_step', ''), row->>'kind', row->>'step', (row->>'canceled')::bool,

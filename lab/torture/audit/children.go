@@ -10,12 +10,12 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// checkChildren checks that each child was begun exactly once, in the commit that records the step
-// of its parent, and that the parent sees the true end of the child.
+// checkChildren checks that each child operation was created exactly once, in the commit that
+// records the step of its parent, and that the parent got the actual outcome of the child.
 //
-// The step and the row of the child must both exist or both be missing. The children of a round are
-// found by the key of their plan, which begins with the key of the parent and the number of the
-// round.
+// The step and the row of the child must both exist or both be missing. A child belongs to a round
+// of the parent's plan if the key of its own plan begins with the key of the parent's plan and the
+// number of the round.
 func (b *book) checkChildren(o *operation) {
 	found := 0
 	for i := range o.plan.Rounds {
@@ -52,12 +52,13 @@ func (o *operation) partStep(round *journal.Round, n int) *journal.Step {
 	return o.steps[i]
 }
 
-// isPart reports whether step is a name of the step for the child of round n, in any release.
+// isPart reports whether the step begins the child of round n in some release. Its name may depend
+// on the release.
 func (o *operation) isPart(step string, round *journal.Round, n int) bool {
 	return step == round.PartIn(0, n) || step == round.PartIn(journal.Releases-1, n)
 }
 
-// childEnd is the value that the parent's step stores about the end of a child.
+// childEnd is the outcome of a child, as stored in the step of its parent.
 type childEnd struct {
 	State    string
 	Canceled bool
@@ -72,7 +73,8 @@ func (e *childEnd) String() string {
 	return journal.ChildSaid(e.State, e.Canceled, body)
 }
 
-// end returns the end of the operation in the form of childEnd.String, from its own row and record.
+// end returns the outcome of the operation in the form of childEnd.String, from its own row and
+// record.
 func (o *operation) end() string {
 	e := childEnd{State: o.row.State}
 	switch {
@@ -85,8 +87,8 @@ func (o *operation) end() string {
 	return e.String()
 }
 
-// checkChild checks that the end of a child is the same in its own row, in the step of its parent,
-// and in every run of the parent.
+// checkChild checks that the outcome of a child is the same in its own row, in the step of its
+// parent, and in every run of the parent.
 func (b *book) checkChild(o, child *operation, step *journal.Step) {
 	var end childEnd
 	if step.Outcome == "waiting" {
@@ -111,16 +113,16 @@ func (b *book) checkChild(o, child *operation, step *journal.Step) {
 // checkCut checks that a canceled parent cancels the child that it awaits. The commit with which
 // the parent begins to wait must also cancel the child.
 //
-// That commit shows in the moves of the parent: it is canceled, released, due only when it is
-// woken, and its step for the child is recorded as waiting.
+// The moves of the parent show that commit: the parent is canceled, has no owner, wakes up by an
+// event only, and its step for the child is recorded as waiting.
 func (b *book) checkCut(o, child *operation, step *journal.Step) {
 	last := len(child.moves) - 1
 	if last < 0 || child.row.Canceled {
 		return
 	}
 	for _, m := range o.moves {
-		// The parent must have run between the cancellation and m. Otherwise m is a wait that began
-		// before the cancellation. A child that ended at that time has nothing left to cancel.
+		// Only a wait that began after the cancellation counts, so the parent must have run between
+		// the cancellation and m. A child that had ended by then has nothing left to cancel.
 		if m.Canceled && m.Owner == 0 && m.Endless && m.Attempts == 0 && m.Known[step.Name] == "waiting" && m.At+clocks < child.moves[last].At &&
 			o.ranSince(o.canceledAt(), m.At) {
 			b.violates(o, rule.ChildCut, "it was canceled, awaits child %s since %v, and that was not canceled", child.id, m.At-b.options.Start)
@@ -134,7 +136,8 @@ func (o *operation) ranSince(from, until time.Duration) bool {
 	return slices.ContainsFunc(o.moves, func(m *journal.Move) bool { return m.Owner != 0 && from < m.At && m.At < until })
 }
 
-// checkInFront checks that no step was inserted before a child after the child had begun.
+// checkInFront checks that no step was inserted before the step of a child after the child had
+// begun.
 func (b *book) checkInFront(o, child *operation, step *journal.Step) {
 	if len(child.moves) == 0 {
 		return
@@ -150,7 +153,7 @@ func (b *book) checkInFront(o, child *operation, step *journal.Step) {
 	}
 }
 
-// checkPart checks that a parent completed despite a child that did not complete only if its plan
+// checkPart checks a parent whose child did not complete. The parent may complete only if its plan
 // says so.
 func (b *book) checkPart(o, child *operation, n int) {
 	part := &o.plan.Rounds[n-1].Part

@@ -11,8 +11,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// checkEnding checks that the operation has ended, and that its callers were told the true end. A
-// completed or rejected operation gives all callers the same answer, with the recorded values.
+// checkEnding checks that the operation has ended, and that its callers got its actual outcome. All
+// callers of a completed or rejected operation must get the same answer, with the recorded values.
 func (b *book) checkEnding(o *operation) {
 	switch o.row.State {
 	case "running":
@@ -45,8 +45,8 @@ func (b *book) checkEnding(o *operation) {
 	}
 }
 
-// remembers reports whether the recorded value of the step is value. A step that failed is shown to
-// callers as "timeout". A step that was rolled back is accepted with any value.
+// remembers reports whether an answer may contain the value for the step. It may be the recorded
+// value, or "timeout" if the step failed. For a step that was rolled back, any value is accepted.
 func (o *operation) remembers(step, value string) bool {
 	for _, s := range o.steps {
 		if s.Name == step {
@@ -56,8 +56,8 @@ func (o *operation) remembers(step, value string) bool {
 	return false
 }
 
-// checkSignals checks that a signal which was acknowledged before the deadline was received, and
-// that the received value is the sent one.
+// checkSignals checks that an operation received every signal that was acknowledged before the
+// deadline of its Await, and that the received value is the sent one.
 func (b *book) checkSignals(o *operation) {
 	for _, s := range o.steps {
 		if s.Kind != "await" {
@@ -109,12 +109,13 @@ func (b *book) checkKeys() {
 	}
 }
 
-// checkAnew checks that a call does not begin a second operation for its key after it took part in
-// one that was canceled. A call takes part in an operation if it ran it or waited for it.
+// checkAnew checks that a call does not begin a second operation for its key after it ran, or
+// waited for, an operation that was canceled.
 func (b *book) checkAnew() {
-	// The row of an operation does not say which call created it. The call of its first run did.
-	begun := map[history.Op][]*operation{} // by the call that began its first run
-	canceled := map[string][]*operation{}  // by key
+	// The row of an operation does not say which call created it. The call that began the first run
+	// did.
+	begun := map[history.Op][]*operation{} // operations by the call that began their first run
+	canceled := map[string][]*operation{}  // canceled operations by key
 	for _, o := range b.operations {
 		if o.row == nil {
 			continue
@@ -145,10 +146,10 @@ func (b *book) checkAnew() {
 	}
 }
 
-// checkAwaited checks that a call which waited for an operation that was then canceled is not
-// answered with another operation of the same key.
+// checkAwaited checks the answer to a call that waited for an operation which was then canceled. It
+// must not be the answer of another operation with the same key.
 func (b *book) checkAwaited() {
-	canceled := map[string][]*operation{} // by key
+	canceled := map[string][]*operation{} // canceled operations by key
 	for _, o := range b.operations {
 		if o.row != nil && o.row.Canceled && o.row.State == "undone" && len(o.moves) > 0 {
 			canceled[o.row.Key] = append(canceled[o.row.Key], o)

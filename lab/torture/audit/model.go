@@ -9,31 +9,33 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// The moves of an operation are accepted if they are what a behavior of model.Operations does to
-// the row of an operation. Between two moves there are steps that the row does not show: what the
-// function does, and the loss of a presence. Only the process that claimed the operation in the
-// current epoch can commit, so a state has that process in slot 0, and any other one in slot 1.
+// This file checks the moves of an operation, which are the commits that changed its row. They are
+// accepted if some behavior of the specification model.Operations changes the row in the same way.
+// Between two moves, the specification may take steps that do not change the row, such as those of
+// the function. Only the process that claimed the operation in the current epoch can commit. A
+// state therefore has that process in slot 0, and all others in slot 1.
 
 var spec = model.Operations{Crashes: 1 << 30}
 
-// shown is what a move shows of the row.
+// shown is the part of an operation's row that a move shows.
 type shown struct {
 	state           uint8
 	owned, canceled bool
-	next            bool // it has a new epoch
+	next            bool // the move begins a new epoch
 }
 
 var states = map[string]uint8{
 	"running": model.Active, "parked": model.Parked, "completed": model.Ended, "failed": model.Undone, "undone": model.Undone,
 }
 
-// writes are the actions that write the row.
+// writes are the actions of the specification that change the row.
 var writes = map[model.Action]bool{
 	"Commit": true, "TakeOver": true, "Disown": true, "Park": true, "Release": true,
 	"Checkpoint": true, "BeginCharge": true, "Cancel": true, "Resolve": true,
 }
 
-// passage is a step that a move shows, with the number of steps up to and including it.
+// passage is a step of the specification that can follow a state, directly or after steps that the
+// row does not show. The field steps counts all of them.
 type passage struct {
 	model.Step
 	to    model.OpState
@@ -41,14 +43,15 @@ type passage struct {
 	steps int
 }
 
-// passages has the passages from each state that was met. There are only some hundred states.
+// passages caches the passages that can follow each state. There are only a few hundred states.
 type passages map[model.OpState][]passage
 
-// accept returns the number of steps of the specification that explain the moves, or 0 if there are
-// no moves. It adds a violation if there are no such steps.
+// accept returns the smallest number of steps of the specification that explain the moves. It
+// returns 0 if the first moves are missing. If no steps explain the moves, it adds a violation and
+// returns 0.
 func (b *book) accept(o *operation) int {
 	if len(o.moves) == 0 || o.moves[0].Epoch != 1 || o.moves[0].Attempts != 0 || o.moves[0].State != "running" {
-		return 0 // not from the beginning
+		return 0 // the creation of the operation is missing
 	}
 	possible := map[model.OpState]int{{}: 0}
 	claimant, before := o.moves[0].By, &journal.Move{}
@@ -74,7 +77,7 @@ func (b *book) accept(o *operation) int {
 			b.violates(o, rule.Epoch, "%v cannot move it from %+v to %+v", process(m.By), *before, *m)
 			return 0
 		}
-		if wanted.next && wanted.owned { // it has claimed the operation
+		if wanted.next && wanted.owned { // m claims the operation
 			claimant = m.By
 		}
 		before = m
@@ -82,7 +85,7 @@ func (b *book) accept(o *operation) int {
 	return slices.Min(slices.Collect(maps.Values(possible)))
 }
 
-// from returns the passages from a state.
+// from returns the passages that can follow the state start.
 func (known passages) from(start model.OpState) []passage {
 	if found, ok := known[start]; ok {
 		return found
@@ -99,7 +102,7 @@ func (known passages) from(start model.OpState) []passage {
 		spec.Next(from, func(step model.Step, to model.OpState) {
 			to.Crashed = 0
 			if to.Ops[1].State != model.Absent || to.Procs[0].Op+to.Procs[1].Op+to.Procs[2].Op > 0 || to.Procs[2].Stage != model.Resting {
-				return // another operation, or a third process
+				return // it needs a second operation or a third process
 			}
 			shows := show(to, from.Ops[0].Epoch)
 			found = append(found, passage{step, to, shows, seen[from] + 1})
@@ -113,7 +116,7 @@ func (known passages) from(start model.OpState) []passage {
 	return found
 }
 
-// normal returns a state that behaves alike, with the claiming process in slot 0 and the epoch 1.
+// normal returns an equivalent state with the claiming process in slot 0 and the epoch 1.
 func normal(s model.OpState, step model.Step) model.OpState {
 	op := &s.Ops[0]
 	if step.Action == "TakeOver" && step.Actor == 1 {

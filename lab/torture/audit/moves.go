@@ -11,8 +11,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// checkMoves checks every release of the operation: the answers of the bank were recorded by then,
-// and an operation was parked for a true reason.
+// checkMoves checks each move after which no process owned the operation. By then, the answers of
+// the bank must be recorded. If the move parked the operation, its reason must be true.
 func (b *book) checkMoves(o *operation) {
 	for i, m := range o.moves {
 		if m.Owner == 0 && (m.State == "running" || m.State == "parked") {
@@ -66,18 +66,18 @@ func (b *book) checkKept(o *operation, i int) {
 	}
 }
 
-// isRunTwice reports whether two pools of the process ran the operation at the time of the answer.
-// One of the two runs had lost the operation and could not record the answer.
+// isRunTwice reports whether the process ran the operation in both of its pools when the bank
+// answered. One of the two runs had lost the operation and could not record the answer.
 func (o *operation) isRunTwice(heard journal.Event) bool {
 	return slices.ContainsFunc(o.runs, func(r run) bool {
 		return r.op != heard.Op && r.op.Process() == heard.Op.Process() && r.begin < heard.At && (heard.At < r.end || r.end == 0)
 	})
 }
 
-// checkWaited checks move i, which parked a canceled operation because a call is in doubt. A
-// violation is an answer to that call that arrived in a run which was in progress when Cancel was
-// called: its process had to wait for the answer and record it. A process that exited before the
-// operation was parked could not.
+// checkWaited checks move i if it parked a canceled operation because a call is in doubt. A run
+// that was in progress at the time of Cancel had to wait for the bank and record its answer. So it
+// is a violation if such a run got the answer to the call. A process that exited before the
+// operation was parked is not judged.
 func (b *book) checkWaited(o *operation, i int) {
 	call := o.moves[i].ReasonStep
 	if o.moves[i].Reason != callInDoubt || isOfUndo(o.moves[i]) {
@@ -101,13 +101,13 @@ func (b *book) checkWaited(o *operation, i int) {
 }
 
 // isAnswer reports whether a run had to treat the event as an answer of the bank. If the context of
-// the run has ended, an error is not an answer: it may only report the end of the context.
+// the run had ended, an error is no answer, because the end of the context may have caused it.
 func (o *operation) isAnswer(heard journal.Event) bool {
 	return heard.Value != journal.Declined || !o.run(heard.Op).left
 }
 
-// isTakenInVain reports whether, between two moves, a process claimed the operation without running
-// it. The process did not get the answer to its claim.
+// isTakenInVain reports whether, between the two moves, a process claimed the operation and did not
+// run it, because the answer to its claim was lost.
 func (o *operation) isTakenInVain(from, to int) bool {
 	for k := from + 1; k < to; k++ {
 		m, until := o.moves[k], o.moves[k+1].At
@@ -119,8 +119,8 @@ func (o *operation) isTakenInVain(from, to int) bool {
 	return false
 }
 
-// harmed reports whether a fault affected the worker of the event between from and until, or shortly
-// before.
+// harmed reports whether a fault affected the worker that logged the event, in the given period or
+// shortly before it.
 func (b *book) harmed(e *journal.Event, from, until time.Duration) bool {
 	return slices.ContainsFunc(b.options.Faults, func(f fault.Event) bool {
 		return (f.Worker == e.Op.Slot() || f.Worker < 0 || f.EndsLeases && e.Pooled) && f.At < until && from < f.At+f.For+settled
@@ -137,9 +137,9 @@ func (o *operation) run(op history.Op) (found run) {
 	return found
 }
 
-// blamed returns how many attempts of the operation before move i count against it: the process
-// died without an end event, or the function failed. The count starts at the attempt that last made
-// progress, which resets the number of attempts.
+// blamed returns how many attempts before move i count against the operation: its function failed,
+// or the process died without an end event. It goes back to the latest attempt with the number 1,
+// because progress of the operation resets that number.
 func (o *operation) blamed(i int) (times int) {
 	until := o.moves[i].At
 	for i--; i >= 0; i-- {
@@ -158,8 +158,8 @@ func (o *operation) blamed(i int) (times int) {
 	return times
 }
 
-// isBlamed reports whether the attempt that began with the claim taken failed or has no end. A
-// process that died before its run began has no run, which counts too.
+// isBlamed reports whether an attempt, which began with a claim, failed or has no end event. An
+// attempt whose process died before it began the run counts too.
 func (o *operation) isBlamed(taken *journal.Move, until time.Duration) bool {
 	for _, r := range o.runs {
 		if r.op.Process() == taken.By && taken.At-clocks < r.begin && r.begin < until {
@@ -178,12 +178,12 @@ const (
 	tooManyDeaths  = "too_many_deaths"
 )
 
-// maxDeaths is the number of consecutive failed attempts after which the library parks an
-// operation.
+// maxDeaths is the number of deaths in a row after which the library parks an operation. A death is
+// an attempt whose process died.
 const maxDeaths = 10
 
-// isOfUndo reports whether an operation was parked at the undo of a step, not at the step: the step
-// itself is recorded as done.
+// isOfUndo reports whether m parked the operation at the undo of a step, not at the step itself.
+// The step itself is recorded as done in that case.
 func isOfUndo(m *journal.Move) bool { return isDone(m.Known[m.ReasonStep]) }
 
 // parkedWrongly returns why the reason of a parked operation cannot be true, or "" if it can be
@@ -205,8 +205,8 @@ func (o *operation) parkedWrongly(m *journal.Move) string {
 	return "nothing of that kind has happened"
 }
 
-// changedWrongly returns why code_changed cannot be true, or "". The step must be recorded or in
-// progress, and a release must differ from another one.
+// changedWrongly returns why the reason code_changed cannot be true, or "" if it can be true. The
+// step must be recorded or in progress, and the releases of the code must differ.
 func (o *operation) changedWrongly(m *journal.Move) string {
 	switch {
 	case !o.plan.Changes():
@@ -217,8 +217,8 @@ func (o *operation) changedWrongly(m *journal.Move) string {
 	return ""
 }
 
-// doubtedWrongly returns why call_in_doubt cannot be true, or "" if it can be true. A call may wait
-// for a person in these cases only:
+// doubtedWrongly returns why the reason call_in_doubt cannot be true, or "" if it can be true. A
+// call may wait for a person in these cases only:
 //
 //   - It is Once, or it is Keyed and its window has passed.
 //   - The operation was canceled WithoutCode.
@@ -281,9 +281,9 @@ func (o *operation) undoPolicyOf(step string) journal.Safety {
 	return ""
 }
 
-// parkedFailing returns why function_failed cannot be true, or "". An operation is parked for it
-// only if it was canceled, its function failed in its last run, and step is recorded or in
-// progress.
+// parkedFailing returns why the reason function_failed cannot be true, or "" if it can be true. The
+// operation must have been canceled, its last run must have failed, and the step must be recorded
+// or in progress.
 func (o *operation) parkedFailing(m *journal.Move, step string) string {
 	failed := false
 	var last time.Duration
@@ -303,11 +303,11 @@ func (o *operation) parkedFailing(m *journal.Move, step string) string {
 	return ""
 }
 
-// isOpen reports whether the outcome means that a call has no outcome yet. The library records such
-// calls when it makes several calls at the same time.
+// isOpen reports whether a recorded outcome means that the call has no result yet. The library
+// records calls in this way when it makes several calls at the same time.
 func isOpen(outcome string) bool { return outcome == "begun" || outcome == "not sent" }
 
-// roundOf returns the round that has the charge call in any release, or nil.
+// roundOf returns the round whose charge has the given name in any release, or nil.
 func (o *operation) roundOf(call string) *journal.Round {
 	for i := range o.plan.Rounds {
 		round, n := &o.plan.Rounds[i], i+1
@@ -323,12 +323,12 @@ func (o *operation) roundOf(call string) *journal.Round {
 // process returns the identifier of the process in the form in which histories print it.
 func process(by uint32) history.Op { return history.Op(uint64(by) << 32) }
 
-// settled is the time after a fault in which every process notices what happened to it.
+// settled is the time within which every process notices that a fault has affected it.
 const settled = time.Second
 
-// checkOwners checks that no process begins to run an operation while another process runs it. The
-// promise holds while nothing is broken, and for processes with a direct session. A process behind
-// a pooler has a lease instead, and a fault may have ended the lease.
+// checkOwners checks that no process begins to run an operation while another process runs it. It
+// judges only the calm period, and only processes with direct sessions. A process behind a pooler
+// has a lease instead, which a fault may have ended.
 func (b *book) checkOwners(o *operation) {
 	if o.row.Canceled { // the owner notices a cancellation with its next commit
 		return
@@ -347,26 +347,26 @@ func (b *book) checkOwners(o *operation) {
 	}
 }
 
-// isGivenUp reports whether the process of the run had released the operation by then, for example
-// to wait for a child. Its function may still be returning.
+// isGivenUp reports whether the process of the run had released the operation at the given time,
+// for example to wait for a child. The function may return later than that.
 func (o *operation) isGivenUp(r *run, by time.Duration) bool {
 	return slices.ContainsFunc(o.moves, func(m *journal.Move) bool {
 		return m.Owner == 0 && m.By == r.op.Process() && r.begin < m.At && m.At < by+clocks
 	})
 }
 
-// noticed is how long a claim whose answer was lost may leave an operation idle. A process looks
-// every five seconds for operations that it owns and does not run. On a slow machine both that look
-// and the start of a run take longer, so checkWoken adds twice the longest observed time from a
-// claim to its run.
+// noticed limits how long an operation may stay idle after a claim whose answer was lost. Every
+// five seconds, a process looks for operations that it owns but does not run. On a slow machine
+// this check and the start of a run take longer. So checkWoken adds twice the longest time that any
+// claim took until its run began.
 const noticed = 7 * time.Second
 
-// checkWoken checks that an operation which was claimed is run, or claimed again, within a limit.
-// It looks at the period in which only the answers to claims were lost.
+// checkWoken checks that a claimed operation is run, or claimed again, within a limit. It judges
+// the calm period, in which the only injected fault is the loss of answers to claims.
 //
-// An idle operation is a violation only if its owner began another run after the limit, or any
-// other process did if the owner has died. Otherwise the machine may not have scheduled the
-// processes.
+// An idle operation is a violation only if its owner began another run after the limit. If the
+// owner has died, another run by any process is enough. Without another run, the machine may not
+// have scheduled the processes.
 func (b *book) checkWoken() {
 	var longest time.Duration
 	b.eachTaking(func(_ *operation, m *journal.Move, run, _ time.Duration) {
@@ -390,24 +390,23 @@ func (b *book) checkWoken() {
 	})
 }
 
-// eachTaking calls visit for each claim in the calm period by a process that was alive. It passes
-// the time at which that process began to run the operation, 0 if it did not, and the time until
-// which the operation could stay with the process.
-//
-// That time ends with the next move of the operation and in these cases:
+// eachTaking calls visit for each claim that a live process made in the calm period. It passes the
+// time at which the process began to run the operation, or 0 if it did not. It also passes the time
+// up to which the process could keep the operation: that of the next move, or earlier in these
+// cases:
 //
 //   - The process died and is behind a pooler. Other processes wait until its lease has expired.
 //   - The process died and no Worker knows the operation (WalkIn). Only a caller can take it over,
 //     and there may be none.
-//   - The owner was not seen any more, and the operation is a WalkIn or is delayed after several
-//     deaths (Rest > 0). A process that lost its owner number releases nothing, and a delayed
+//   - The operation is a WalkIn, or is delayed after several deaths (Rest > 0): only up to the last
+//     claim of the same owner. A process that lost its owner number releases nothing, and a delayed
 //     operation waits for its turn.
 func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until time.Duration)) {
 	seen := b.ownersSeen()
 	for _, o := range b.operations {
 		for i, m := range o.moves {
-			// The server may execute a claim after the process that sent it was killed. Such a
-			// claim is skipped: other processes find out that the owner is gone.
+			// A claim is skipped if the server executed it after its process was killed: other
+			// processes find out that the owner is gone.
 			if m.Owner == 0 || m.Attempts == 0 || m.At < b.options.Calm || m.At > b.options.Stop || b.alive[m.By] < m.At {
 				continue
 			}
@@ -432,7 +431,7 @@ func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until t
 	}
 }
 
-// ownersSeen returns the time of the last claim of each owner.
+// ownersSeen returns the time of the last claim by each owner number.
 func (b *book) ownersSeen() map[int]time.Duration {
 	seen := map[int]time.Duration{}
 	for _, o := range b.operations {

@@ -40,7 +40,7 @@ func (b *book) violates(o *operation, r rule.Rule, format string, args ...any) {
 // doing is an effect of a step or an undo, at the bank or in Postgres.
 type doing struct {
 	step, value string
-	given       string // of an undo: the value of its step
+	given       string // value that an undo got from the step that it undoes
 	at          time.Duration
 }
 
@@ -73,14 +73,16 @@ func (b *book) audit(o *operation) {
 			b.violates(o, rule.StepOnce, "%s was committed %d times", step, len(effects))
 		}
 	}
-	// No row: the creation of the operation was not committed, so it must not have had any effect.
+	// Without a row, the creation of the operation was not committed, so it must not have had any
+	// effect.
 	if o.row == nil {
 		if len(o.entries) > 0 || len(o.children) > 0 || len(o.effects) > 0 || len(o.answers) > 0 {
 			b.violates(o, rule.Durable, "it has called the bank %d times, has %d children, %d effects and %d answers, and is not there", len(o.entries), len(o.children), len(o.effects), len(o.answers))
 		}
 		return
 	}
-	// If runs took different branches, the other rules are broken as a consequence.
+	// If runs took different branches, they break the other rules too, which are therefore not
+	// checked.
 	if !b.checkSeen(o) {
 		return
 	}
@@ -100,8 +102,8 @@ func (b *book) audit(o *operation) {
 }
 
 // checkSteps compares the recorded steps with their effects. A Tx is recorded as done if and only
-// if its row was committed, with the value that it returned. A call that is recorded as done was
-// booked with the recorded receipt.
+// if its row was committed, and its recorded value is the one that the Tx returned. A call that is
+// recorded as done was booked with the recorded receipt.
 func (b *book) checkSteps(o *operation) {
 	for _, s := range o.steps {
 		var value string
@@ -164,8 +166,8 @@ func (b *book) checkDone(o *operation) {
 	b.checkPaid(o)
 }
 
-// checkMade checks the bookings of an operation that has ended: each one is recorded as done. An
-// operation that rejected at its end must have made all its calls, unless one was declined.
+// checkMade checks that every booking of an ended operation is recorded as done. An operation that
+// rejected at the end of its plan must have made all its calls, unless one was declined.
 func (b *book) checkMade(o *operation) {
 	if !o.hasEnded() {
 		return
@@ -191,8 +193,8 @@ func (b *book) checkMade(o *operation) {
 }
 
 // isRefused reports whether the operation may have rejected early, in one of its first n rounds.
-// That is the case if a charge is recorded as failed, because the bank declined it or because a
-// person said so, or if a child failed and the plan rejects then.
+// That is so if a charge is recorded as failed, or if a child failed and the plan rejects then. A
+// charge fails because the bank declined it or because a person resolved it as declined.
 func (o *operation) isRefused(n int) bool {
 	for ; n > 0; n-- {
 		round := &o.plan.Rounds[n-1]
@@ -207,11 +209,12 @@ func (o *operation) isRefused(n int) bool {
 // clocks is the tolerance for comparing a time of the database with a time of the bank.
 const clocks = 20 * time.Millisecond
 
-// checkBegun checks every call that reached the bank: in the end it is recorded, no later step is
-// recorded before it, and all its requests used one key.
+// checkBegun checks every call that reached the bank. The call must be recorded in the end, no step
+// may have been inserted before it meanwhile, and all requests for the same purchase must have used
+// one key.
 func (b *book) checkBegun(o *operation) {
-	first := map[string]journal.Entry{} // by step
-	keys := map[string]string{}         // by place
+	first := map[string]journal.Entry{} // first request of each step
+	keys := map[string]string{}         // key of the requests that pay for the same thing
 	for _, e := range o.entries {
 		if known, ok := first[e.Step]; !ok || e.At < known.At {
 			first[e.Step] = e
@@ -222,8 +225,8 @@ func (b *book) checkBegun(o *operation) {
 		keys[e.Place] = e.Key
 	}
 	for step, e := range first {
-		// A person may have resolved the call of a canceled operation as not made, and it was not
-		// made.
+		// A call that the bank did not book needs no record if the operation was canceled: a person
+		// may have resolved the call as not made.
 		unwanted := o.row.Canceled && len(o.booked[step]) == 0
 		if o.hasEnded() && !unwanted && !o.isRecorded(step) && !(o.isSettled(step) && len(o.booked[step]) == 0) {
 			b.violates(o, rule.InDoubt, "the bank was asked for %s at %v, and that is not on record", step, e.At-b.options.Start)
@@ -234,26 +237,26 @@ func (b *book) checkBegun(o *operation) {
 	}
 }
 
-// isSettled reports whether a person may have resolved the call as not made. What follows is then
-// up to the code, so a record of the call is not required.
+// isSettled reports whether a person may have resolved the call as not made. The function then
+// decides how to continue, so a record of the call is not required.
 func (o *operation) isSettled(call string) bool {
 	return slices.ContainsFunc(o.moves, func(m *journal.Move) bool {
 		return m.State == "parked" && m.Reason == callInDoubt && m.ReasonStep == call
 	})
 }
 
-// isSettledAt reports whether isSettled holds for any call for the place. The code may then charge
-// the place by another step, under another key.
+// isSettledAt reports whether a person may have resolved, as not made, any call that pays for the
+// place. The function may then pay for it by another step, under another key.
 func (o *operation) isSettledAt(place string) bool {
 	return slices.ContainsFunc(o.entries, func(e journal.Entry) bool { return e.Place == place && o.isSettled(e.Step) })
 }
 
-// checkFront checks that no step was inserted before a call after the call had begun. The position
-// of the call must be durable before the request is sent.
+// checkFront checks that no step was inserted before a call after the call had begun. The library
+// must commit the position of a call before it sends the request.
 func (b *book) checkFront(o *operation, call string, begun time.Duration) {
-	for _, s := range o.steps { // in the order of their sequence numbers
+	for _, s := range o.steps { // the steps have the order of their sequence numbers
 		switch {
-		case s.Name == call, journal.Beside(s.Name) == call: // begun in the same commit
+		case s.Name == call, journal.Beside(s.Name) == call: // a parallel call begins in the same commit
 			return
 		case s.Kind != "tx" && s.Kind != "call" && s.Kind != "changed", s.Outcome == "rolled back":
 		case s.Recorded > begun+clocks:
@@ -268,8 +271,8 @@ func (b *book) checkFront(o *operation, call string, begun time.Duration) {
 // It reports whether all runs took the same branch.
 //
 // A worker logs "as it was: false" if a value differs from what the step returned, and "declined:
-// false" if an error does not match the one that the step returned. Only the first event of a step
-// is judged for its value.
+// false" if an error does not match the one that the step returned. Of the events about the value
+// of a step, only the first one is judged.
 func (b *book) checkSeen(o *operation) bool {
 	same := true
 	for _, e := range o.saw {
@@ -289,7 +292,7 @@ func (o *operation) sawOnce(e journal.Event) bool {
 	return slices.ContainsFunc(o.saw, func(other journal.Event) bool { return other.Name == e.Name && other.At < e.At })
 }
 
-// standing returns the receipts of the charges that were not refunded, by place.
+// standing returns the receipts of the charges that were not refunded, by what they pay for.
 func (o *operation) standing() map[string]string {
 	standing := map[string]string{}
 	for _, e := range o.entries {
@@ -305,7 +308,8 @@ func (o *operation) standing() map[string]string {
 	return standing
 }
 
-// checkPaid checks that the recorded answer names exactly the charges that stand at the bank.
+// checkPaid checks that the recorded answer names exactly the charges that the bank booked and did
+// not refund.
 func (b *book) checkPaid(o *operation) {
 	for _, r := range b.records {
 		if r.ID == o.id && r.Answer != nil && !maps.Equal(r.Answer.Paid, o.standing()) {

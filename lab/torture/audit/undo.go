@@ -8,10 +8,10 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// checkUndos checks the rule for undos. An undo runs if and only if its step is recorded as done
-// and the operation ends in a rejection, in a Final error, or by Cancel. Undos run in the reverse
-// order of their steps, and those of one step in the reverse order of their registration. Each runs
-// once, with the value of its step.
+// checkUndos checks which undos ran. An undo must run if and only if its step is recorded as done
+// and the operation ends in a rejection, in a Final error, or by Cancel. The undos of different
+// steps run in the reverse order of the steps. The undos of one step run in the reverse order of
+// their registration. Each undo runs once and gets the value of its step.
 func (b *book) checkUndos(o *operation) {
 	b.checkNumbers(o)
 	ran := slices.DeleteFunc(o.doings(), func(d doing) bool { return journal.Undone(d.step) == "" })
@@ -31,8 +31,8 @@ func (b *book) checkUndos(o *operation) {
 			return
 		case seen[d.step]:
 			b.violates(o, rule.UndoneOnce, "%s has run again", d.step)
-		// If releases differ in their undos, a later release may run an undo that the first one
-		// lacks.
+		// The order is not judged if releases differ in their undos: a later release may run an
+		// undo that the first one lacks.
 		case at < last && !o.plan.ChangesUndos():
 			b.violates(o, rule.UndoneOrder, "%s has run behind %s", d.step, wanted[last].name)
 		case d.given != wanted[at].value && wanted[at].value != "":
@@ -46,10 +46,10 @@ func (b *book) checkUndos(o *operation) {
 // wantedUndo is an undo that has to run.
 type wantedUndo struct {
 	name  string
-	value string // of its step; not compared if ""
+	value string // the value of its step; not compared if ""
 }
 
-// wanted returns the undos that have to run, in their order.
+// wanted returns the undos that have to run, in the order in which they have to run.
 func (o *operation) wanted() (undos []wantedUndo) {
 	isUndone := o.row.State == "failed" || o.row.State == "undone" || !o.hasEnded() && (o.row.Undoing || o.row.Canceled)
 	for _, s := range slices.Backward(o.steps) { // the last step first
@@ -70,7 +70,7 @@ func (o *operation) wanted() (undos []wantedUndo) {
 // checkNumbers checks that the recorded number of undos of each done step is the number that the
 // code of some release gives it.
 func (b *book) checkNumbers(o *operation) {
-	// A person ended the operation without the undos that the code does not name.
+	// With WithoutCode, a person may have ended the operation without the undos of some steps.
 	if o.row.WithoutCode {
 		return
 	}

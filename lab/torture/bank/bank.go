@@ -1,7 +1,8 @@
-// Package bank is the external system that operations call. It is an HTTP server with books of its
-// own, in another process than the workers. According to the safety of a call it recognizes the
-// key, answers for the outcome of a key, or does neither. It is slow, refuses requests, loses its
-// answers, and has the calling process killed before and after it books.
+// Package bank is the external system that operations call. It is an HTTP server that runs in
+// another process than the workers and keeps its own books. Depending on the policy of a call, it
+// recognizes the key of a repeated request, answers what became of a key, or does neither. It is
+// slow, refuses requests, loses its answers, and has the calling process killed before or after it
+// books.
 package bank
 
 import (
@@ -23,13 +24,13 @@ type Request struct {
 	Operation  string
 	Step       string
 	Safety     journal.Safety
-	Generation int           // of an Asked call: how often its sender has asked for the outcome
+	Generation int           // how often the sender of an Asked call has asked for its outcome
 	Declined   bool          // the bank must decline it
 	Slow       bool          // the bank must answer slowly
-	Sent       time.Duration // by the clock of package history
+	Sent       time.Duration // time of sending, by the clock of package history
 	Place      string        // what the charge is for
-	Refunds    string        // of a refund: the place of its charge
-	Given      string        // of an undo: the value of its step
+	Refunds    string        // Place of the charge that a refund refunds
+	Given      string        // value that an undo got from the step that it undoes
 }
 
 // Reply is an answer of the bank.
@@ -46,10 +47,11 @@ type Bank struct {
 	mu       sync.Mutex
 	receipts int
 	books    []journal.Entry
-	known    map[string]string // receipts, by key
-	steps    map[string]string // receipts, by operation and step
-	asked    map[string]int    // by key: how often its outcome was asked for
-	// closed has, by operation and step, when a person learned that a call did not happen.
+	known    map[string]string // receipts by key
+	steps    map[string]string // receipts by operation and step
+	asked    map[string]int    // how often the outcome of a key was asked for, by key
+	// closed has the time at which a person learned that a call did not happen, by operation and
+	// step.
 	closed map[string]time.Duration
 }
 
@@ -75,7 +77,7 @@ func Open(seed uint64) (*Bank, error) {
 	return b, nil
 }
 
-// Books returns all requests to book, and what was booked.
+// Books returns all requests to book something, and all bookings.
 func (b *Bank) Books() []journal.Entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,9 +96,9 @@ func (b *Bank) receive(q *Request) {
 	}
 }
 
-// enter books a request. It returns the earlier receipt for a Keyed request whose key is known. It
-// refuses a request that is older than an answer "not booked" to its sender or to a person: that
-// answer must stay true.
+// enter books a request. For a Keyed request whose key is known, it returns the earlier receipt. If
+// the bank has answered "not booked" to the sender or to a person, it refuses requests from before
+// that answer, so that the answer stays true.
 func (b *Bank) enter(q *Request) (Reply, int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,7 +111,7 @@ func (b *Bank) enter(q *Request) (Reply, int) {
 	case q.Safety == journal.Asked && q.Generation < b.asked[q.Key]:
 		return Reply{}, http.StatusConflict // the sender learned later that it did not happen
 	case q.Sent < b.closed[q.Operation+" "+q.Step]:
-		return Reply{}, http.StatusConflict // a person learned the same
+		return Reply{}, http.StatusConflict // a person learned later that it did not happen
 	}
 	b.receipts++
 	receipt := fmt.Sprint("receipt ", b.receipts)
@@ -118,8 +120,8 @@ func (b *Bank) enter(q *Request) (Reply, int) {
 	return Reply{Receipt: receipt}, http.StatusOK
 }
 
-// standing answers whether a key was booked. If it was not, older requests with the key are refused
-// from now on: a sender proves that it knows this answer by the new generation.
+// standing answers whether a key was booked. Later requests must have the new generation, which
+// proves that their sender knows the answer. Requests of an older generation are refused.
 func (b *Bank) standing(q *Request) (Reply, int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,8 +130,8 @@ func (b *Bank) standing(q *Request) (Reply, int) {
 	return Reply{Receipt: receipt, Done: done, Generation: b.asked[q.Key]}, http.StatusOK
 }
 
-// lookUp answers a person whether a step was booked. If it was not, requests that were sent before
-// are refused from now on.
+// lookUp answers a person whether a step was booked. If it was not, the bank refuses all requests
+// for the step that were sent before this answer.
 func (b *Bank) lookUp(q *Request) (Reply, int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

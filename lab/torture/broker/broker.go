@@ -1,5 +1,5 @@
 // Package broker is a message broker that runs in another process than the workers. It is an HTTP
-// server with topics, and it records in its books what it has taken.
+// server with topics, and its books contain every message (package letter) that it took or refused.
 //
 // It delivers each letter at least once to each consumer of its topic, and the letters of a key in
 // order and to one process at a time. It fails in many ways: it is slow, refuses letters, takes
@@ -29,7 +29,7 @@ type Broker struct {
 	books   []letter.Entry
 	taken   int
 	topics  map[string]*topic
-	queues  map[string]*queue // by consumer
+	queues  map[string]*queue // queues by the name of their consumer
 	refused map[string]int    // how often a letter was refused, by its id
 }
 
@@ -59,7 +59,7 @@ func Open(seed uint64) (*Broker, error) {
 	return b, nil
 }
 
-// handle makes the broker execute requests by do, one at a time.
+// handle makes the broker execute requests with the function do, one at a time.
 func handle[Q, R any](b *Broker, requests unreliable.Request[Q, R], do func(*Q) R) {
 	requests.Handle(b.Server, nil, func(q *Q) (R, int) {
 		b.mu.Lock()
@@ -91,8 +91,8 @@ func (b *Broker) Calm() {
 	b.calm = true
 }
 
-// publish takes letters. After it refuses a letter, it refuses the later letters of the same key
-// too.
+// publish takes or refuses letters. After it refuses a letter, it refuses the later letters of the
+// same key too.
 func (b *Broker) publish(letters *[]Sent) Refusals {
 	refused := Refusals{}
 	behind := map[[2]string]bool{}
@@ -189,19 +189,20 @@ type Sent struct {
 	Altered bool
 }
 
-// Refusals has the reason for each letter that was not taken, by its id.
+// Refusals has the ids of the letters that the broker did not take, each with the reason.
 type Refusals map[string]string
 
-// Wish is a request for deliveries, of at most Most letters.
+// Wish is the request of a consumer for at most Most letters.
 type Wish struct {
 	Consumer string
 	Most     int
 }
 
-// Delivery is a letter with its position in the topic. A position of -1 must not be acknowledged.
+// Delivery is a letter with its position in the topic. A delivery with the position -1 must not be
+// acknowledged.
 type Delivery struct {
 	Place  int
-	Forged bool // for the history only; consumers ignore it
+	Forged bool // only the history has use for it; consumers ignore it
 	Letter letter.Letter
 	Count  int // deliveries so far, including this one
 }
@@ -210,12 +211,12 @@ type Delivery struct {
 type Settlement struct {
 	Consumer string
 	Acked    []int
-	Again    map[int]time.Duration // by position: the delay before the next delivery
+	Again    map[int]time.Duration // delay before the next delivery, by position
 }
 
 // Standing has counters of the broker.
 type Standing struct {
-	Taken   int // letters
+	Taken   int // letters that the broker took
 	Pending int // deliveries that are not acknowledged
 }
 
@@ -230,7 +231,7 @@ const (
 // lease is how long a delivery is reserved for the process that fetched it.
 const lease = 1500 * time.Millisecond
 
-// topic has all letters that were published to it.
+// topic has all letters that were published to one topic.
 type topic struct {
 	taken []letter.Letter
 }
@@ -240,13 +241,13 @@ type queue struct {
 	consumer  letter.Consumer
 	topic     *topic
 	read      int              // number of letters of the topic that are in lines
-	lines     map[string]*line // by key; a letter without a key has its own line
+	lines     map[string]*line // lines by key; a letter without a key has its own line
 	open      []*line          // lines that are not empty
 	acked     []int            // positions in the topic, the latest last
 	delivered map[int]int      // number of deliveries, by position
 }
 
-// line has the letters of a key that are not acknowledged, in order.
+// line is the queue of those letters of one key that are not acknowledged.
 type line struct {
 	key    string
 	places []int     // positions in the topic
@@ -283,8 +284,8 @@ func (q *queue) put(place int, first bool) {
 	}
 }
 
-// take leases lines until it has the requested number of letters. For a consumer without order it
-// sometimes ignores leases, so that several processes get the same letters at a time.
+// take leases lines until it has the requested number of letters. For an unordered consumer it
+// sometimes ignores leases, so that several processes get the same letters at the same time.
 func (q *queue) take(r *rand.Rand, most int, now time.Time) []int {
 	q.enlist()
 	twice := !q.consumer.Ordered && r.IntN(3) == 0
@@ -308,7 +309,8 @@ func (q *queue) take(r *rand.Rand, most int, now time.Time) []int {
 	return taken
 }
 
-// settle removes acknowledged letters and sets when the other lines are delivered again.
+// settle removes the acknowledged letters. If the first remaining letter of a line is to be
+// retried, it sets the time of the retry.
 func (q *queue) settle(acked map[int]bool, again map[int]time.Time) {
 	for _, l := range q.open {
 		var kept []int

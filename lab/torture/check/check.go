@@ -1,18 +1,18 @@
-// Package check decides whether a run of calls kept the promises of the library. Its only sources are
-// the history of the calls and the final state of the database. It checks each (scope, key) by
-// itself:
+// Package check decides whether a run of calls kept the promises of the library. Its only sources
+// are the history of the calls and the final state of the database. It checks each (scope, key)
+// separately:
 //
-//   - gather collects everything that is known of a key. execution.go joins all observations of
-//     one execution: its effect, its record, the answer to the call that made it, every replay.
+//   - gather collects everything that is known of a key. execution.go joins all observations of one
+//     execution: its effect, its record, the answer to the call that made it, and every replay.
 //   - rule.go checks the rules that do not depend on the order of the answers. For example, an
-//     error means that nothing was committed, a replay equals the committed response, and
-//     retention periods do not overlap.
-//   - model.go checks the rest with the specification of package model: is the history, event by
-//     event, what the callers of a behavior of it see? A call that never returned may have been
-//     committed at any time after its fn ran, or not at all.
+//     error means that nothing was committed, a replay equals the committed response, and retention
+//     periods do not overlap.
+//   - model.go compares the order of events with the specification of package model. Some behavior
+//     of the specification must give the callers the same answers, event by event. A call that
+//     never returned may have committed at any time after its fn ran, or not at all.
 //
-// Package ledger finds what is wrong in the database alone, such as an effect without its record.
-// This package adds those findings to its result.
+// Package ledger finds the errors that the database alone shows, such as an effect without a
+// record. Package check adds those findings to its result.
 package check
 
 import (
@@ -35,15 +35,15 @@ type Options struct {
 	Start time.Duration
 
 	// ClockMoved are the times during which the clock of the database was wrong. The retention
-	// period of an execution in such a time is not judged.
+	// period of an execution during these times is not judged.
 	ClockMoved []Interval
 
-	// Undisturbed reports that no fault was injected. No session of a lost connection can then hold
-	// a key.
+	// Undisturbed reports that no fault was injected. Then no session of a broken connection can
+	// have locked a key.
 	Undisturbed bool
 
-	// Losses are failovers to a standby that lagged behind. Executions that were acknowledged
-	// shortly before may be lost, but only with key and effect together.
+	// Losses are failovers to a standby that lagged behind. An execution that was acknowledged
+	// shortly before may be lost, but only if its key and its effect are lost together.
 	Losses []Interval
 }
 
@@ -112,15 +112,15 @@ type name struct{ scope, key string }
 type key struct {
 	name
 	options    *Options
-	operations []*history.Operation // in the order in which they began
+	operations []*history.Operation // sorted by the beginning of the calls
 	effects    []*ledger.Effect
 	record     *ledger.Record // nil if there is none
 	purged     []*ledger.Record
-	outers     map[history.Op][]string // by call of DoTx: what its caller wrote
+	outers     map[history.Op][]string // rows that the caller of DoTx wrote, by the call of DoTx
 
 	executions []*execution
 	byID       map[string]*execution
-	maker      map[string]*history.Operation // by execution id: the call whose fn got it
+	maker      map[string]*history.Operation // the call whose fn got the execution id, by that id
 	violations []rule.Violation
 }
 

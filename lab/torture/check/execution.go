@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// execution joins what the calls, the effects and the record say of one execution id.
+// execution joins what the calls, the effects and the record say about one execution id.
 type execution struct {
 	index   int
 	id      string
@@ -18,14 +18,14 @@ type execution struct {
 	effects []*ledger.Effect
 	record  *ledger.Record
 	purged  bool                 // its record was purged
-	seen    []*history.Operation // calls that were answered with it, by execution or replay
+	seen    []*history.Operation // calls that returned its result, as their own or as a replay
 
 	payload, digest             string
 	rejected                    bool
 	created, completed, expires int64 // 0 if unknown
 
-	// certain reports that the execution is known to be committed. An uncertain one may have been
-	// committed too: a rejection leaves no effect, and its call may never have returned.
+	// certain reports that the execution is known to be committed. An uncertain execution may have
+	// been committed too: a rejection leaves no effect, and its call may never have returned.
 	certain bool
 }
 
@@ -71,8 +71,9 @@ func (k *key) trace() {
 	}
 }
 
-// addPossible adds executions that may have been committed although no call was answered with them
-// and nothing of them is left. A mismatch of another call may be explained by one of them only.
+// addPossible adds executions that may have been committed although no call returned their result
+// and nothing of them is left. They may be the only explanation of a mismatch that another call
+// got.
 //
 // There are two cases: a rejection whose call has no known outcome, and, if a failover loses
 // commits, any run of a call without a known outcome.
@@ -107,8 +108,8 @@ func (k *key) execution(id string) *execution {
 	return x
 }
 
-// sight adds what an answer or the record (by is nil) says of an execution. All of them must agree
-// in the digest, the times, and whether the execution was rejected.
+// sight adds what an answer says about an execution, or what the record says if the parameter by is
+// nil. All sources must agree on the digest, the times, and whether the execution was rejected.
 func (k *key) sight(x *execution, r *history.Return, by *history.Operation) {
 	first := x.created == 0
 	if first {

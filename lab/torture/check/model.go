@@ -12,40 +12,41 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// The history of a key is accepted if it is what the callers of a behavior of model.Keys see.
+// This file checks the history of a key against the specification model.Keys. The history is
+// accepted if some behavior of the specification gives the callers the same answers.
 //
-// accept takes the events of the history in the order of their times. Between two events the server
-// may have committed or rolled back, so it keeps the set of all states that are possible. It
-// changes a state by steps of the specification only, with one exception: a failover to a standby
-// that lags behind brings back an earlier row.
+// accept takes the events of the history in the order of their times. The server may have committed
+// or rolled back between two events, so accept tracks the set of all possible states. Only steps of
+// the specification change a state, with one exception: a failover to a standby that lags behind
+// brings back an earlier row.
 //
-// A run of fn is a claim. A call that executed has committed when it returns. A replay, and a
-// mismatch, is a load at some time while the call was in progress. A call that returned
-// ErrInProgress has met no live record at some time. Any other error may come at any time, from an
-// execution that is not committed.
+// A run of fn is a claim of the key. A call with the outcome Executed committed before it returned.
+// A call that returned a replay or a mismatch read the record at some time while it was in
+// progress. A call that returned ErrInProgress found no record to replay at some time. Any other
+// error may come at any time, from an execution that is not committed.
 
-// spec is the protocol, for one key and any number of crashes.
+// spec is the specification of the protocol, for one key.
 var spec = model.Keys{Keys: 1, Crashes: math.MaxUint8}
 
-// possible is a state that the key can be in. It has the call that has claimed the key, if any: the
-// other calls in progress have no transaction.
+// possible is a state that the key can be in. Of the calls in progress it contains only the one
+// that has claimed the key, because the others have no transaction.
 type possible struct {
 	model.State
-	justified [4]uint64 // the calls in progress whose outcome has come true, by their number
-	losses    uint64    // the failovers that have lost commits
+	justified [4]uint64 // a bit set of the calls in progress whose outcome is already explained, by their number
+	losses    uint64    // a bit set of the failovers that have lost commits, by their index
 }
 
-// Slots of a state.
+// Slots of a state: the call that has claimed the key, and a call that only reads.
 const (
 	holder = iota
 	reader
 )
 
-// follower follows the states of a key through its history.
+// follower tracks the possible states of a key through its history.
 type follower struct {
 	*key
-	states  map[possible]int           // with the number of steps to each
-	numbers map[*history.Operation]int // of the calls in progress
+	states  map[possible]int           // the possible states, with the number of steps to each
+	numbers map[*history.Operation]int // numbers of the calls in progress
 	ran     map[*execution]bool        // the executions of calls in progress that may be recorded
 	losing  map[int]bool               // the failovers in progress
 	hashes  map[string]uint8
@@ -68,9 +69,9 @@ const (
 	returns
 )
 
-// events returns the history in its order. A call can read as soon as its leader, because it may
-// share the answer of that call. The outcome of a call that never returned, or that does not know
-// it, may come true at any time.
+// events returns the history in the order of time. A replay or mismatch may have been read since
+// the leader of its call began, because the call may share the leader's answer. A call that never
+// returned, or returned without knowing its outcome, may commit at any later time.
 func (k *key) events() (events []event) {
 	for _, o := range k.operations {
 		from, to := o.Begin, o.End
@@ -93,7 +94,7 @@ func (k *key) events() (events []event) {
 }
 
 // accept returns the number of steps of the specification that explain the history. It adds a
-// violation if there are none. complete is false if the history is too large.
+// violation if no steps explain it. complete is false if the history is too large.
 func (k *key) accept() (steps int, complete bool) {
 	f := &follower{
 		key: k, states: map[possible]int{{}: 0}, numbers: make(map[*history.Operation]int),
@@ -165,12 +166,12 @@ func (f *follower) follow(s possible, steps int, e event, next map[possible]int)
 	f.add(s, steps, next)
 }
 
-// needs reports whether the outcome of the call must have come true.
+// needs reports whether a state is possible only if it explains the outcome of the call.
 func (f *follower) needs(o *history.Operation) bool {
 	switch o.Outcome {
 	case history.Executed, history.Replayed, history.Mismatch:
 		return true
-	case history.InProgress: // a follower may have waited for a leader that has no connection
+	case history.InProgress: // the call may have waited in memory for another call that has no connection
 		return !f.follows(o) && len(f.options.Losses)+len(f.options.ClockMoved) == 0
 	}
 	return !o.Outcome.CommittedNothing() && f.isCommitted(o)
@@ -216,7 +217,8 @@ func (f *follower) add(s possible, steps int, next map[possible]int) {
 	}
 }
 
-// record adds the state after the COMMIT of an execution. The effect must be in the database.
+// record adds the state after the COMMIT of an execution, unless the final database contradicts
+// that COMMIT.
 func (f *follower) record(s possible, steps int, x *execution, next map[possible]int) {
 	if x.rejected != (len(x.effects) == 0) && !f.mayBeLost(x) {
 		return
@@ -243,7 +245,8 @@ func (f *follower) lose(s possible, steps, loss int, next map[possible]int) {
 	}
 }
 
-// read justifies the calls in progress that can read what they have returned.
+// read marks the outcomes of calls in progress as explained if the calls can read them in this
+// state.
 func (f *follower) read(s *possible, steps *int) {
 	row := s.Keys[0].Row
 	live := row.Stored && (!row.Expired || len(f.options.ClockMoved) > 0) // the clock may be set back
@@ -294,7 +297,8 @@ func (f *follower) claimBy(s *possible, steps *int, e event) bool {
 	return claimed
 }
 
-// claim claims the key for a call. expires reports whether a record may have expired before that.
+// claim claims the key for a call. expires reports whether a record may have expired before the
+// claim.
 func (f *follower) claim(s *possible, steps *int, call model.Call, expires func(*execution) bool) bool {
 	row := s.Keys[0].Row
 	if s.Calls[holder].ID != 0 || row.Stored && !row.Expired && !expires(f.executions[row.By-1]) {

@@ -33,8 +33,8 @@ func (k *key) applyRules() {
 	k.checkRecord()
 }
 
-// checkExecuted checks a call that returned the result of its own execution: it ran that execution,
-// and the effect exists unless the call was rejected.
+// checkExecuted checks a call that returned the result of its own execution. The call itself must
+// have run that execution, and the effect must exist unless fn rejected.
 func (k *key) checkExecuted(o *history.Operation) {
 	x := k.byID[o.ExecutionID]
 	if x.maker != o || o.Maker != o.Op {
@@ -48,8 +48,8 @@ func (k *key) checkExecuted(o *history.Operation) {
 	}
 }
 
-// checkReplayed checks that a replay is of an execution of the same key and payload, and that the
-// record had not expired.
+// checkReplayed checks that a replayed response belongs to the same key and payload, and that its
+// record had not expired when the call began.
 func (k *key) checkReplayed(o *history.Operation) {
 	x := k.byID[o.ExecutionID]
 	switch {
@@ -69,8 +69,9 @@ func (k *key) checkReplayed(o *history.Operation) {
 	}
 }
 
-// leader returns the earliest call whose answer o may share, or o. Calls of one process wait for
-// one another in memory, and all calls that arrive before the first returns get its answer.
+// leader returns the earliest call whose answer o may share, or o itself if there is none. Calls of
+// one process wait for one another in memory. All calls that arrive before the first one returns
+// get its answer.
 func (k *key) leader(o *history.Operation) *history.Operation {
 	earliest := o
 	if o.Verb == history.DoTx {
@@ -88,8 +89,8 @@ func (k *key) leader(o *history.Operation) *history.Operation {
 }
 
 // checkLeftNothing checks that a call which returned an error, or the response of another
-// execution, committed nothing. ErrTxEnded promises this unless fn itself committed. Here fn does
-// so only in CommitScope, which is checked separately.
+// execution, committed nothing. ErrTxEnded promises this too, unless fn itself committed. Only a fn
+// of CommitScope commits here, and that scope is checked separately.
 func (k *key) checkLeftNothing(o *history.Operation) {
 	if !o.Outcome.CommittedNothing() && o.Outcome != history.Ended && o.Outcome != history.Replayed {
 		return
@@ -137,7 +138,7 @@ func (k *key) checkPeriods() {
 }
 
 // purgedAhead reports whether the record may have been purged while the clock was ahead. After the
-// clock is set back, the key looks retained by its times but has no record.
+// clock is set back, the times of the record say that it is retained, but it is gone.
 func (k *key) purgedAhead(x *execution) bool { return x.purged && len(k.options.ClockMoved) > 0 }
 
 // clockUncertain reports whether the clock was wrong during any of the executions.
@@ -150,7 +151,8 @@ func (k *key) clockUncertain(executions ...*execution) bool {
 	return false
 }
 
-// checkRecord checks that the record of the key is that of its last execution, or was purged.
+// checkRecord checks that the key has the record of its last execution, unless that record was
+// purged.
 func (k *key) checkRecord() {
 	var last *execution
 	for _, x := range k.executions {
@@ -187,7 +189,7 @@ func (k *key) checkOuter(o *history.Operation) {
 	}
 }
 
-// lag is how far a standby may lag behind before a fault affects it.
+// lag is how far a standby may lag behind the primary even before a fault begins.
 const lag = 500 * time.Millisecond
 
 // mayBeLost reports whether a failover may have lost the execution together with its record.
@@ -203,8 +205,9 @@ func (k *key) mayBeLost(x *execution) bool {
 	return false
 }
 
-// checkInProgress checks a call that returned ErrInProgress: another call can have held the key,
-// and no answer to replay was known. k.operations is sorted by the beginning of the calls.
+// checkInProgress checks a call that returned ErrInProgress. Another call must have been able to
+// hold the key, and no answer to replay may have been known. k.operations is sorted by the
+// beginning of the calls.
 func (k *key) checkInProgress(o *history.Operation) {
 	alone := k.operations[0] == o && (len(k.operations) == 1 || k.operations[1].Begin >= o.End)
 	switch {
@@ -232,8 +235,8 @@ func (k *key) follows(o *history.Operation) bool {
 	return false
 }
 
-// known returns an execution whose answer a caller had before o began, and which is retained for at
-// least a minute after o ended. It returns nil if there is none.
+// known returns an execution whose answer a caller had before o began, and whose record is retained
+// for at least a minute after o ended. It returns nil if there is none.
 func (k *key) known(o *history.Operation) *execution {
 	if len(k.options.ClockMoved) > 0 || len(k.options.Losses) > 0 {
 		return nil
@@ -258,10 +261,10 @@ const longWait = 2 * time.Second
 // heldTowardsEnd reports whether another call can have held the key in the second half of a long
 // wait.
 //
-// A call that returned ErrInProgress did not hold the key. There is an exception: o may have waited
-// in memory for a call of its own process, and that call may have waited for a connection all the
-// time. For a call that ended with its context, or without an answer, the server may have noticed
-// the end later than the caller.
+// A call of another process that returned ErrInProgress did not hold the key. A call of the same
+// process counts even then: o may have waited for it in memory while it waited for a connection.
+// For a call that ended with its context or without an answer, the server may have noticed the end
+// later than the caller, so that call counts too.
 func (k *key) heldTowardsEnd(o *history.Operation) bool {
 	if o.Verb == history.DoTx || o.Wait < longWait {
 		return true
@@ -275,8 +278,8 @@ func (k *key) heldTowardsEnd(o *history.Operation) bool {
 	return false
 }
 
-// meanwhile returns the other calls that ran during o, and earlier ones that may have left a
-// session behind that was still running.
+// meanwhile returns the other calls that ran during o, and earlier calls whose sessions may have
+// outlived them.
 func (k *key) meanwhile(o *history.Operation) []*history.Operation {
 	var others []*history.Operation
 	for _, other := range k.operations {

@@ -108,16 +108,16 @@ type customer struct {
 	*running
 	step       string
 	place      string // what the charge is for
-	refunds    string // of a refund: the place of its charge
-	given      string // of an undo: the value of its step
+	refunds    string // place of the charge that a refund refunds
+	given      string // value that an undo got from the step that it undoes
 	safety     journal.Safety
 	window     time.Duration
-	generation int // how often it has asked for the outcome
+	generation int // how often this call has asked the bank for its outcome
 	declined   bool
-	refusal    journal.Refusal // the type of the error if declined
+	refusal    journal.Refusal // the error with which the bank's refusal is returned
 	slow       bool
 	unsent     bool // some attempts fail before anything is sent
-	doubt      bool // an attempt had no answer
+	doubt      bool // an attempt got no answer
 }
 
 func (r *running) customer(step string, safety journal.Safety) *customer {
@@ -161,7 +161,8 @@ func (c *customer) book(ctx context.Context, key string) (string, error) {
 		go c.cancelSoon(c.ID())
 	}
 	receipt, err := bank.Book(ctx, c.bank, c.request(key))
-	// Lose some answers: an unsent attempt must also occur after an attempt without an answer.
+	// Lose some answers, so that an attempt that sends nothing can follow an attempt without an
+	// answer.
 	if err == nil && c.unsent && !c.calm && rand.IntN(3) == 0 {
 		receipt, err = "", errLost
 	}

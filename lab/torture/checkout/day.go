@@ -17,12 +17,13 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// The methods below are the parts of a function that journal.Day plans.
+// The methods below do what the Day of a round plans (journal.Day).
 
-// halfTheTime reports whether a repeated failure happens this time. It never happens after the run.
+// halfTheTime decides at random whether a planned failure happens this time. It returns false when
+// the operations are finished after the run.
 func (r *running) halfTheTime() bool { return !r.calm && rand.IntN(2) == 0 }
 
-// saw logs what the function sees of the result of a step.
+// saw logs what the function got as the result of a step.
 func (r *running) saw(step, what string) {
 	r.note(journal.Event{Kind: journal.KindSaw, Op: r.name, Operation: r.ID(), Name: step, Value: what})
 }
@@ -54,7 +55,8 @@ func (r *running) putIn(round *journal.Round, n int) error {
 	return nil
 }
 
-// reserve executes the Tx of a round. behind is the position of this call relative to the charge.
+// reserve executes the Tx of a round. behind reports that this call comes after the charge: reserve
+// does nothing if the plan has its Tx on the other side of the charge.
 func (r *running) reserve(round *journal.Round, n int, behind bool) error {
 	if behind != round.Day.Behind {
 		return nil
@@ -147,7 +149,7 @@ func violate(ctx context.Context, tx pgx.Tx, kind journal.Trouble, nonce string)
 	return err
 }
 
-// leave executes the child of the round if at is its spot.
+// leave executes the child operation of the round if the plan begins it at this spot.
 func (r *running) leave(in *journal.Plan, round *journal.Round, n int, at journal.Spot) error {
 	part := &round.Part
 	if part.At != at {

@@ -19,7 +19,7 @@ import (
 // The methods below act as a person who operates the service.
 
 // meddle acts as a person after a call: it cancels an operation now and then, and handles parked
-// ones.
+// operations.
 func (s *shop) meddle(e *journal.Event, parked *operation.ParkedError) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -41,7 +41,7 @@ func (s *shop) meddle(e *journal.Event, parked *operation.ParkedError) {
 	}
 }
 
-// visit handles or cancels a parked child. No caller is notified of a parked child.
+// visit handles or cancels a random parked child, because no caller is notified of a parked child.
 func (s *shop) visit(ctx context.Context) {
 	const parked = "SELECT id::text FROM idem.operations WHERE state = 'parked' AND parent IS NOT NULL ORDER BY random() LIMIT 1"
 	var id string
@@ -65,8 +65,8 @@ func (s *shop) cancel(ctx context.Context, id string, opts ...operation.CancelOp
 	}
 }
 
-// seeTo handles a parked operation. A call in doubt is resolved by the books of the bank, and any
-// other operation is retried. A canceled operation whose code has changed may be canceled
+// seeTo handles a parked operation. It usually resolves a call in doubt by the books of the bank,
+// and otherwise retries the operation. It sometimes cancels a canceled operation again,
 // WithoutCode.
 func (s *shop) seeTo(ctx context.Context, id string) {
 	status, err := operation.Show(ctx, s.pool, id)
@@ -102,7 +102,8 @@ func (s *shop) settle(ctx context.Context, id string, status *operation.Status) 
 		finding = operation.Happened(nil)
 	case reply.Done:
 		finding = operation.Happened(reply.Receipt)
-	// Not for card A, whose function expects an error of a certain type.
+	// The call of card A is never resolved as refused: its function expects an error of a certain
+	// type.
 	case strings.HasPrefix(step, "charge-") && rand.IntN(3) == 0:
 		finding = operation.Refused(errRefused)
 	}
@@ -124,9 +125,9 @@ func parkedOf(err error) *operation.ParkedError {
 // that nothing waits.
 //
 // A release gets at most half of the remaining time, so that an operation without progress does not
-// block the others. The audit reports what has not ended when ctx ends.
+// block the others. The audit reports the operations that have not ended when ctx ends.
 func (s *shop) finishAll(ctx context.Context) error {
-	s.calm, s.pool = true, s.pools[1] // the larger one
+	s.calm, s.pool = true, s.pools[1] // the larger pool
 	if _, err := s.pool.Exec(ctx, "DELETE FROM idem.leases"); err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Package checkout is the program of a worker process in a run of operations. It calls operations
-// under keys that other processes call too, runs a Worker that finishes what others have left, and
-// sends signals. It knows nothing of the faults and does not judge. It logs what it did and which
-// answers it got.
+// under keys that other processes call too, runs a Worker that finishes what other processes left,
+// and sends signals. It has no knowledge of the faults and judges nothing: it logs what it did and
+// which answers it got.
 package checkout
 
 import (
@@ -31,21 +31,22 @@ import (
 type shop struct {
 	*config.Config
 	calm    bool // inject no failures
-	release int  // of the code
+	release int  // release of the code
 	pools   []*pgxpool.Pool
-	pool    *pgxpool.Pool // of the Worker
+	pool    *pgxpool.Pool // the pool that the Worker uses
 	bank    *unreliable.Client
 	history *history.Writer
 	numbers atomic.Uint32 // counts calls and runs
 
 	checkout *operation.Definition[journal.Plan]
-	walkIn   *operation.Definition[journal.Plan] // unknown to every Worker until Finish
-	part     *operation.Definition[journal.Plan] // for child operations
+	walkIn   *operation.Definition[journal.Plan] // no Worker knows it until Finish
+	part     *operation.Definition[journal.Plan] // definition of child operations
 	recent   recent
 }
 
 func (s *shop) define() {
-	// The errors are recognized by more than text and fields.
+	// The function recognizes these errors by more than their text and fields, so the library must
+	// know them.
 	known := operation.WithErrors(errNoFunds, &codeError{}, &softDecline{}, &opaqueDecline{})
 	s.checkout = operation.Define("checkout", s.run, known)
 	s.walkIn = operation.Define("walk-in", s.run, known)

@@ -20,8 +20,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Work calls operations and executes them with a Worker until stop ends. With c.Finish it only
-// finishes what other workers left.
+// Work calls operations and executes them with a Worker until stop ends. If c.Finish is set, it
+// only finishes the operations that other workers left.
 func Work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer *history.Writer) error {
 	s := &shop{Config: c, pools: pools, pool: pools[0], bank: unreliable.NewClient(c.Bank, c.Slot), history: writer}
 	if c.Finish > 0 {
@@ -56,9 +56,9 @@ func Work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer 
 	return err
 }
 
-// watch sets full while so many operations are running that callers must not begin new ones. With a
-// longer queue an operation would wait for its turn for so long that the limits of the audit would
-// not fit. While the database does not answer, the last count stays valid.
+// watch sets full while callers must not begin new operations, because many are running. In a
+// longer queue, operations would wait longer than the limits of the audit allow. While the database
+// does not answer, the last count stays valid.
 func (s *shop) watch(ctx context.Context, full *atomic.Bool) {
 	const most = 100
 	const look = "SELECT count(*) FROM (SELECT FROM idem.operations WHERE state = 'running' AND kind <> 'child' LIMIT $1) AS o"
@@ -112,7 +112,8 @@ func (s *shop) call() (answered bool) {
 	return s.once(verb, &plan, s.patience())
 }
 
-// insist makes up to 30 calls that end long before the bank has answered, until one is answered.
+// insist makes up to 30 calls until one is answered. Their contexts end long before the bank
+// answers.
 func (s *shop) insist(plan *journal.Plan) (answered bool) {
 	const most = 30
 	for n := 0; n < most && !answered; n++ {

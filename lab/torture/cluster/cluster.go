@@ -1,9 +1,9 @@
 // Package cluster runs the PostgreSQL servers of a torture: a durable primary and, on request, a
 // streaming standby and a PgBouncer. It uses the programs that are installed on this machine.
 //
-// The addresses of a cluster do not change. A server that is restarted keeps its port. A cluster
-// with a standby has a door, a port that is forwarded to the current primary: after a failover no
-// connection leads to the old primary.
+// The addresses of a cluster do not change. A server that is restarted keeps its port. Clients of a
+// cluster with a standby connect to its door, a port that is forwarded to the current primary. So
+// after a failover no connection leads to the old primary.
 package cluster
 
 import (
@@ -25,7 +25,7 @@ import (
 type Options struct {
 	Data     string   // where the data directory of the first primary is created
 	WAL      string   // where its write-ahead log is created; default: in Data
-	Settings []string // name=value; they override settings
+	Settings []string // name=value; they override the default settings
 	Env      []string // NAME=value, for the servers
 	Standby  Replication
 	Bouncer  bool // start a PgBouncer in transaction mode
@@ -173,7 +173,8 @@ func (c *Cluster) Await(ctx context.Context, sql string, args ...any) error {
 	})
 }
 
-// Do calls use with a direct connection to the primary, and closes the connection afterwards.
+// Do calls the function with a direct connection to the primary, and closes the connection
+// afterwards.
 func (c *Cluster) Do(ctx context.Context, use func(*pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, withApplication(c.primary.DSN()))
 	if err != nil {

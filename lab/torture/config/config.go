@@ -24,13 +24,13 @@ type Config struct {
 	Pooled            bool // DSN is that of a pooler in transaction mode
 	Prepares          bool // the pooler supports prepared statements
 	Goroutines        int
-	Keys              int // in use at one time, in each scope
+	Keys              int // number of keys in use at one time, in each scope
 
 	Bank   string        // address of the bank; selects package checkout
 	Broker string        // address of the broker; selects package messaging
-	Quiet  bool          // for messages: inject no failures
-	Direct bool          // for messages: without a broker
-	Finish time.Duration // only finish what other workers left, for at most this time
+	Quiet  bool          // a run of messages injects no failures
+	Direct bool          // a run of messages has no broker
+	Finish time.Duration // if not 0: only finish what other workers left, and take at most this time
 }
 
 // KeyLife is how long a key is in use.

@@ -15,8 +15,8 @@ import (
 	"github.com/idem-go/idem/lab/optional"
 )
 
-// clock is a time of day that the torture controls. The servers read it by libfaketime, a library
-// that is preloaded into them, from a file in dir.
+// clock is a time of day that the torture controls. The servers see it through libfaketime, a
+// preloaded library that reads the time from a file in dir.
 type clock struct{ dir, library string }
 
 // newClock returns a clock that shows the real time. It fails if libfaketime is not installed.
@@ -57,8 +57,9 @@ func (c *clock) set(offset time.Duration) error {
 
 func (c *clock) close() error { return os.RemoveAll(c.dir) }
 
-// jump moves the clock by up to an hour, or half of the time by up to 10 s, and back after up to 2
-// s. Small jumps matter because they are in the range of the TTLs that the workers use.
+// jump moves the clock forward or back by up to an hour, or by up to 10 s half of the time. It
+// restores the clock after at most 2 s. Small jumps matter because they are in the range of the
+// TTLs that the workers use.
 func jump(ctx context.Context, i *injection) error {
 	offset := i.between(-time.Hour, time.Hour).Round(time.Second)
 	if i.rng.IntN(2) == 0 {

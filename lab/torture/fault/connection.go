@@ -82,8 +82,8 @@ func blackHole(ctx context.Context, i *injection) error {
 	return nil
 }
 
-// freeze stops the traffic of a connection, then resumes it. Nothing is lost. No directions means
-// both.
+// freeze stops the traffic of a connection, then resumes it. Nothing is lost. Without a direction,
+// Freeze and Resume affect both directions.
 func freeze(ctx context.Context, i *injection) error {
 	conn, err := i.connection()
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 )
 
 // disk is a small ext4 file system on a loop device. It can be filled, and it can lose everything
-// that was not synced. Its directory has the image of the device and the mount point.
+// that was not synced. dir contains the image of the device and the mount point.
 type disk struct {
 	dir   string
 	guard *child.Guard // unmounts the disk and removes dir
@@ -45,7 +45,7 @@ func newDisk(mebibytes int64) (_ *disk, err error) {
 			err = errors.Join(err, d.close())
 		}
 	}()
-	// The server may run as another user.
+	// The server may run as another user, which must be able to enter the directories.
 	err = errors.Join(os.Chmod(dir, 0o711), os.Mkdir(d.root(), 0o755),
 		os.WriteFile(d.image(), nil, 0o600), os.Truncate(d.image(), mebibytes<<20))
 	if err != nil {
@@ -135,7 +135,7 @@ func (d *disk) fill() error {
 	return nil
 }
 
-// free returns the space that fill took.
+// free deletes the file with which fill occupied the disk.
 func (d *disk) free() error { return os.Remove(d.filler()) }
 
 func (d *disk) filler() string { return filepath.Join(d.root(), "filler") }
@@ -165,8 +165,7 @@ func program(name string, args ...string) error {
 }
 
 // fullDisk fills the disk, waits, and frees it. The server first answers with errors. When it
-// cannot create the next segment of the log, it crashes, and it cannot recover until there is
-// space.
+// cannot create the next WAL segment, it crashes, and it cannot recover until there is space.
 func fullDisk(ctx context.Context, i *injection) error {
 	err := i.disk.fill()
 	i.strike()
@@ -177,8 +176,8 @@ func fullDisk(ctx context.Context, i *injection) error {
 	return errors.Join(err, i.disk.free(), i.revive(ctx))
 }
 
-// hurry switches through the existing segments of the log, so that the server needs a new one at
-// once and not minutes later. It returns an error if the server crashes.
+// hurry makes the server use up its existing WAL segments, so that it needs a new one at once and
+// not minutes later. It returns an error if the server crashes.
 func hurry(ctx context.Context, c *cluster.Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, pointLimit)
 	defer cancel()
@@ -231,7 +230,7 @@ func failSync(ctx context.Context, i *injection) error {
 		i.strike()
 		_ = tracer.Signal(syscall.SIGTERM) // strace detaches from the processes
 		<-tracer.Done()
-		for err == nil && conn.Ping(ctx) == nil { // until the server has ended all sessions
+		for err == nil && conn.Ping(ctx) == nil { // wait until the server has ended all sessions
 			time.Sleep(time.Millisecond)
 		}
 		return err

@@ -20,16 +20,16 @@ func takeOver(ctx context.Context, i *injection) error {
 	return i.failOver(ctx)
 }
 
-// stall is longer than the deadline of a worker (4 s), the time that the library then waits for the
-// COMMIT (5 s), and the time in which it asks for the outcome (2 s) together.
+// stall is the sum of three times: the deadline of a worker's call (4 s), the time for which the
+// library then waits for the COMMIT (5 s), and the time in which it asks for the outcome (2 s).
 const stall = (4 + 5 + 2) * time.Second
 
-// takeOverStalled proves why the library never cancels a COMMIT: if it did, the primary would show as
-// committed what the standby does not have, and the failover would lose it.
+// takeOverStalled shows why the library must never cancel a COMMIT. A canceled COMMIT would be
+// visible on the primary without being on the standby, and a failover would lose it.
 //
-// It stops the WAL receiver of the standby, so that every COMMIT waits for it. After
-// stall the primary is killed and the standby takes over. The standby has nothing that the primary
-// wrote after the receiver was stopped.
+// takeOverStalled stops the WAL receiver of the standby, so that every COMMIT waits for the
+// standby. After stall, the primary is killed and the standby takes over. The standby has nothing
+// that the primary wrote after the receiver was stopped.
 func takeOverStalled(ctx context.Context, i *injection) error {
 	receiver, err := walReceiver(ctx, i.Cluster.Standby())
 	if err != nil {
@@ -75,7 +75,7 @@ func loseTheLatest(ctx context.Context, i *injection) error {
 }
 
 // awaitCaughtUp waits until the standby has flushed everything that the primary has written so far.
-// It bounds the loss: only later commits can be lost, which is the time that the event covers.
+// So only commits during the event of the fault can be lost.
 func awaitCaughtUp(ctx context.Context, c *cluster.Cluster) error {
 	var now string
 	err := c.Do(ctx, func(conn *pgx.Conn) error {
@@ -102,7 +102,7 @@ func forget(ctx context.Context, standby *pgserver.Server, receiver pgserver.Pro
 	if err := receiver.Signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	for conn.Ping(ctx) == nil { // until the standby ends its sessions
+	for conn.Ping(ctx) == nil { // wait until the standby ends its sessions
 		sleep(ctx, time.Millisecond)
 	}
 	for {

@@ -29,21 +29,22 @@ const (
 // whole.
 type Leg struct {
 	Name Name
-	// Possible is nil, or why this machine cannot run the leg.
+	// Possible is nil, or the reason why this machine cannot run the leg.
 	Possible error
 	Work     Work
-	// Quiet reports that the leg injects no faults. It looks for defects that need none.
+	// Quiet reports that the leg injects no faults. It looks for defects that show without faults.
 	Quiet bool
-	// Direct reports that consumers get their messages by package direct, without a broker.
+	// Direct reports that consumers get their messages through package direct, without a broker.
 	Direct bool
 
 	needs cluster.Options
-	pause time.Duration // between two events, on average
+	pause time.Duration // average time between two events
 	act   func(context.Context, *injection) error
-	disk  int64 // in mebibytes, of a disk for the data or the log; 0: none
+	disk  int64 // size of a disk for the data or the WAL, in mebibytes; 0: no disk
 }
 
-// Legs returns all legs. The workers of a leg write for the given time.
+// Legs returns all legs. The duration is how long the workers of a leg write; some disks grow with
+// it.
 func Legs(duration time.Duration) []Leg {
 	const often, seldom = time.Second, 2 * time.Second
 	var linux error
@@ -78,12 +79,12 @@ type Scene struct {
 	Cluster *cluster.Cluster
 
 	leg   Leg
-	clock *clock // of the leg Clock
-	disk  *disk  // of a leg with a disk
+	clock *clock // set only in the leg Clock
+	disk  *disk  // set only in a leg with a disk
 }
 
-// Start starts the cluster of the leg, with further settings. It returns l.Possible if that is not
-// nil.
+// Start starts the cluster of the leg, with additional settings of the servers. It returns
+// l.Possible if this machine cannot run the leg.
 func (l Leg) Start(ctx context.Context, bouncer bool, settings []string) (*Scene, error) {
 	if l.Possible != nil {
 		return nil, l.Possible
@@ -123,10 +124,11 @@ func (s *Scene) start(ctx context.Context, bouncer bool, settings []string) (err
 }
 
 // Run repeats the event of the leg until ctx ends, at least once, and returns when everything works
-// again. [Run] may inject faults into the same workers at the same time, with a Target without the
-// cluster. Run fails if a fault could not be injected or if the cluster could not be repaired.
+// again. The function [Run] may inject faults into the same workers at the same time if its Target
+// has no cluster. Run fails if a fault could not be injected or if the cluster could not be
+// repaired.
 func (s *Scene) Run(ctx context.Context, seed uint64, workers Workers, log func(Event)) error {
-	if s.disk != nil { // the workload has created its tables
+	if s.disk != nil { // the tables of the workload exist, and must survive a power loss
 		if err := bound(ctx, func(context.Context) error { return s.disk.sync() }); err != nil {
 			return err
 		}
@@ -163,8 +165,8 @@ func (s *Scene) Close() error {
 	return errors.Join(errs...)
 }
 
-// harm injects one of the faults that operations and messages must survive. They belong
-// to these legs only; the main leg draws from Kinds.
+// harm injects one of the faults that operations and messages must survive. Only their legs use it;
+// the main leg draws its faults from a Mix.
 func harm(ctx context.Context, i *injection) error {
 	switch n := i.rng.IntN(10); {
 	case n < 6:

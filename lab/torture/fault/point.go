@@ -30,7 +30,7 @@ func pointKinds() []Kind {
 	}
 }
 
-// The faults of operations and of messages are injected only if the mix names them.
+// The faults of operations and of messages are injected only if Mix.Only names them.
 
 func resumptionKinds() []Kind {
 	// A claim of operations that finds none answers UPDATE 0. The traps below wait for an answer
@@ -60,8 +60,8 @@ const (
 // libraryClaims are the names, in queries/, of the statements that claim a key.
 var libraryClaims = []string{"Claim", "ClaimAtOnce", "TakeOver"}
 
-// isClaim reports whether s is a statement that claims a key. The statement may find the key taken;
-// whether it claimed the key is in its command tag.
+// isClaim reports whether s is a statement that claims a key. Its command tag shows whether it
+// claimed the key, because it may find the key taken.
 func isClaim(s pgproxy.Statement) bool { return slices.Contains(libraryClaims, libraryName(s.SQL)) }
 
 // isTaking reports whether s is a statement that claims operations to resume them.
@@ -150,7 +150,7 @@ func holdAt(at pgproxy.Point) func(context.Context, *injection) error {
 		}
 		defer conn.Resume()
 		// After a lost COMMIT the library asks for its outcome for 5 s. The longer delays exceed
-		// that.
+		// these 5 s.
 		sleep(ctx, choose(i.rng, i.between(50*time.Millisecond, time.Second), i.between(time.Second, 7*time.Second)))
 		return nil
 	}
@@ -159,9 +159,10 @@ func holdAt(at pgproxy.Point) func(context.Context, *injection) error {
 // spring arms a trap and waits until it fires. It returns the connection that the trap caught, or
 // errMissed if no connection reached the point within pointLimit.
 //
-// A strike that was queued before the trap is disarmed is carried out all the same. It comes late if
-// the stream is frozen or the machine is busy. spring waits for it: otherwise the connection would
-// stay frozen or black-holed after the fault, and keep alive the session of a process that is gone.
+// If a connection reached the point before the trap was disarmed, the proxy still carries out the
+// action. The action comes late if the stream is frozen or the machine is busy. spring waits for
+// it: otherwise the connection would stay frozen or black-holed after the fault, and keep alive the
+// session of a process that is gone.
 func (i *injection) spring(ctx context.Context, worker int, at pgproxy.Point, do pgproxy.Action) (*pgproxy.Conn, error) {
 	trap := i.Workers.Proxy(worker).Arm(at, do)
 	conn := awaitTrap(ctx, trap, pointLimit)

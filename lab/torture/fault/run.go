@@ -40,15 +40,15 @@ type Target struct {
 	Cluster *cluster.Cluster // nil: no faults of sessions and of the server
 	Workers Workers
 
-	clock *clock // of a scene
+	clock *clock // the clock and the disk of a Scene, if it has them
 	disk  *disk
 }
 
 // Event describes one fault, after it was healed or given up.
 type Event struct {
 	Kind   Name
-	At     time.Duration // when it was injected, by the clock of package history
-	For    time.Duration // from At until it was healed
+	At     time.Duration // time of the injection, by the clock of package history
+	For    time.Duration // duration from At until the fault was healed
 	Worker int           // the slot of the affected worker, -1 for all
 	Err    string        // why it could not be injected or healed
 
@@ -63,13 +63,13 @@ type Event struct {
 
 const (
 	atOnce     = 4                // faults that run at the same time, in addition to one fault of the server
-	actLimit   = 2 * time.Minute  // for one fault; it may include the start of a standby
-	healLimit  = 60 * time.Second // for a repair; enough for the crash recovery of a server
+	actLimit   = 2 * time.Minute  // maximum duration of one fault, which may include the start of a standby
+	healLimit  = 60 * time.Second // maximum duration of a repair; enough for the crash recovery of a server
 	totalLimit = actLimit + healLimit
 )
 
 // errMissed is returned by a fault that found nothing to break: there was no connection, or no
-// connection reached the point.
+// connection reached the point at which the fault waits.
 var errMissed = errors.New("nothing to break")
 
 // errHung is the error of a fault that did not return in time, although its context had ended. Its
@@ -169,7 +169,7 @@ func (i *injection) note(write func(*Event)) {
 }
 
 // strike sets the time of the event to now. A fault calls it at the moment at which it breaks
-// something; before, the time is the start of the injection.
+// something. Until then, the time of the event is the start of the injection.
 func (i *injection) strike() { i.note(func(e *Event) { e.At = history.Now() }) }
 
 // between returns a random duration from shortest to longest.
@@ -239,7 +239,7 @@ var breakages = []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup}
 type Kind struct {
 	Name  Name
 	Group Name
-	// Possible is nil, or why this machine cannot inject the fault.
+	// Possible is nil, or the reason why this machine cannot inject the fault.
 	Possible error
 
 	weight int // the relative frequency of the kind

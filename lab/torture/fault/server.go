@@ -33,7 +33,8 @@ func fastStop(s *pgserver.Server) error      { return s.Stop(pgserver.Fast) }
 func immediateStop(s *pgserver.Server) error { return s.Stop(pgserver.Immediate) }
 func killServer(s *pgserver.Server) error    { s.Kill(); return nil }
 
-// whileDown returns a fault that ends the server by end, waits up to 300 ms, and starts it again.
+// whileDown returns a fault that ends the server with the function end, waits up to 300 ms, and
+// starts it again.
 func whileDown(end func(*pgserver.Server) error) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
 		if err := end(i.Cluster.Primary()); err != nil {
@@ -71,7 +72,7 @@ func killBackend(ctx context.Context, i *injection) error {
 
 // serverProcess returns the backend of a session half of the time, and an auxiliary process
 // otherwise. A uniform choice would rarely pick an auxiliary process, because there are few of
-// them. The process with the PID except is not chosen.
+// them. It never returns the process with the given PID.
 func (i *injection) serverProcess(except int) (pgserver.Process, error) {
 	session := i.rng.IntN(2) == 0
 	var eligible []pgserver.Process
@@ -131,8 +132,8 @@ var sessionKinds = []Kind{
 // victims selects the sessions of clients, without those of the torture itself.
 const victims = `from pg_stat_activity where backend_type = 'client backend' and application_name <> '` + cluster.Application + `'`
 
-// signalSession returns a fault that calls function, pg_terminate_backend or pg_cancel_backend, for
-// a random session.
+// signalSession returns a fault that calls the given function, pg_terminate_backend or
+// pg_cancel_backend, for a random session.
 func signalSession(function string) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
 		err := i.Cluster.Do(ctx, func(conn *pgx.Conn) error {
@@ -159,9 +160,9 @@ func signalSession(function string) func(context.Context, *injection) error {
 	}
 }
 
-// ghostStandby makes every COMMIT wait for a standby that does not exist. Such a COMMIT is durable
-// and not yet visible to other sessions. The fault ends by terminating or canceling the waiting
-// sessions, or by resetting the configuration, which lets them continue.
+// ghostStandby makes every COMMIT wait for a standby that does not exist. A waiting COMMIT is
+// durable but not yet visible to other sessions. The fault ends by terminating or canceling the
+// waiting sessions, or by resetting the configuration, which lets them continue.
 func ghostStandby(ctx context.Context, i *injection) (err error) {
 	if err := i.Cluster.SetSynchronous(ctx, "nobody"); err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 )
 
 // Now returns CLOCK_MONOTONIC, which is the same for all processes of a machine. It asks the kernel
-// every time. A process that computed an offset once could be stopped in between, and its offset
-// would be wrong by that time.
+// every time, instead of adding an offset that was computed once: a process that is stopped during
+// that computation would get a wrong offset.
 func Now() time.Duration {
 	const monotonic = 1
 	var now syscall.Timespec

@@ -40,7 +40,7 @@ const (
 	KindCall   Kind = "call"
 	KindRun    Kind = "run"
 	KindReturn Kind = "return"
-	KindExit   Kind = "exit" // the worker ended in order
+	KindExit   Kind = "exit" // the worker exits normally
 )
 
 // Event is a line of a history.
@@ -51,7 +51,7 @@ type Event struct {
 	Call   *Call         `json:"c,omitempty"`
 	Run    string        `json:"i,omitempty"` // the execution id that fn got
 	Return *Return       `json:"r,omitempty"`
-	Leaks  string        `json:"leaks,omitempty"` // at exit: leaked goroutines
+	Leaks  string        `json:"leaks,omitempty"` // goroutines that leaked, in the event of an exit
 }
 
 // Call has the arguments of a call.
@@ -66,7 +66,7 @@ type Call struct {
 	Wall    int64         `json:"w"` // time of day, in microseconds
 }
 
-// Verbs: the functions of the library that are called.
+// Verbs are the functions of the library that workers call.
 const (
 	Do     = "Do"
 	DoTx   = "DoTx"
@@ -77,11 +77,11 @@ const (
 // the transaction or try to.
 const (
 	Reject      = "reject"
-	Commit      = "commit"                  // on the tx, which refuses it
-	Rollback    = "roll back"               // on the tx, which refuses it
-	RollbackSQL = "roll back by SQL, leave" // by SQL, which cannot be refused
+	Commit      = "commit"                  // fn calls tx.Commit, which the library refuses
+	Rollback    = "roll back"               // fn calls tx.Rollback, which the library refuses
+	RollbackSQL = "roll back by SQL, leave" // the library cannot refuse a rollback by SQL
 	RestartSQL  = "roll back by SQL, begin another"
-	CommitSQL   = "commit by SQL, begin another" // only in CommitScope
+	CommitSQL   = "commit by SQL, begin another" // used only in CommitScope
 )
 
 // EndsTransaction reports whether the fn ends its transaction or tries to.
@@ -89,15 +89,16 @@ func EndsTransaction(fn string) bool {
 	return slices.Contains([]string{Commit, Rollback, RollbackSQL, RestartSQL, CommitSQL}, fn)
 }
 
-// CommitScope is the scope of the calls whose fn commits by SQL. Each has its own key. The library
-// only promises to report the commit: the effect exists and the record stays in progress.
+// CommitScope is the scope of the calls whose fn commits by SQL. Each of these calls has its own
+// key. The library promises only to report the commit, because afterwards the effect exists and the
+// record stays in progress.
 const CommitScope = "fn commits"
 
 // Outcome is the outcome of a call.
 type Outcome string
 
 // Outcomes. Executed and Replayed have a response. After Unknown and Ended the library promises
-// nothing about the call. After all others it promises that the call committed nothing.
+// nothing about the call. After all other outcomes it promises that the call committed nothing.
 const (
 	Executed   Outcome = "executed"
 	Replayed   Outcome = "replayed"
@@ -114,7 +115,7 @@ const (
 	Failed     Outcome = "failed"     // any other error
 	Ended      Outcome = "ended"      // ErrTxEnded
 	Unreadable Outcome = "unreadable" // ErrUnreadable
-	Died       Outcome = "died"       // of a message: it became a dead letter
+	Died       Outcome = "died"       // the message became a dead letter
 	// ErrOutcomeUnknown, or a COMMIT of the worker itself without an answer.
 	Unknown Outcome = "unknown"
 	Open    Outcome = "open" // the call never returned; no event has this outcome
@@ -128,8 +129,7 @@ func (o Outcome) CommittedNothing() bool {
 	return !slices.Contains([]Outcome{Executed, Replayed, Ended, Unknown, Open}, o)
 }
 
-// Orderly reports whether the call ended by itself, so that the server had finished its work by
-// then.
+// Orderly reports whether the server had finished its work for the call when the call returned.
 func (o Outcome) Orderly() bool {
 	return !slices.Contains([]Outcome{Cancelled, Failed, Conflict, Unknown, Open}, o)
 }
@@ -139,8 +139,8 @@ type Return struct {
 	Outcome     Outcome `json:"a"`
 	Rejected    bool    `json:"rejected,omitempty"`
 	ExecutionID string  `json:"i,omitempty"`
-	Digest      string  `json:"d,omitempty"` // of the complete response
-	Maker       Op      `json:"m,omitempty"` // the call named in the response
+	Digest      string  `json:"d,omitempty"` // digest of the complete response
+	Maker       Op      `json:"m,omitempty"` // the call that made the response, as named in it
 	Created     int64   `json:"cr,omitempty"`
 	Completed   int64   `json:"co,omitempty"`
 	Expires     int64   `json:"ex,omitempty"`

@@ -27,7 +27,8 @@ func Create(path string) (*Writer, error) {
 }
 
 // Append adds one line, usually an Event. When Append returns, the line survives the death of the
-// process. An error is returned by Close, because a history with a gap must not be judged.
+// process. Close returns the first error of Append, because a history with a gap must not be
+// judged.
 func (w *Writer) Append(line any) {
 	encoded, err := json.Marshal(line)
 	encoded = append(encoded, '\n')

@@ -19,33 +19,34 @@ import (
 
 // Options are the facts about a run that are not in its events.
 type Options struct {
-	Start time.Duration // of the run; times are printed relative to it
+	Start time.Duration // when the run began; times are printed relative to it
 	// Quiet reports that nothing was broken before Until, so that no letter may be late.
 	Quiet bool
 	Until time.Duration
-	// Direct reports that there was no broker. A letter counts as published when it has its effect.
+	// Direct reports that there was no broker. A letter counts as published when a consumer has
+	// handled it.
 	Direct bool
 }
 
 // file collects everything that is known of a run.
 type file struct {
 	options Options
-	letters map[string]*known // by id
+	letters map[string]*known // letters by id
 	events  []letter.Event
-	taken   []letter.Entry // by the broker, in order
+	taken   []letter.Entry // letters that the broker took, in order
 	effects []*letter.Effect
 	found   []rule.Violation
 }
 
 // known collects everything that is known of a letter.
 type known struct {
-	said     []letter.Letter // committed to the outbox; one entry
+	said     []letter.Letter // the letter as it was committed to the outbox; at most one
 	taken    []letter.Entry
 	refusals int
 	waiting  int
-	effects  map[string]int          // by consumer
-	inbox    map[string]bool         // by consumer
-	dead     map[string]*letter.Dead // by consumer; "" for the outbox
+	effects  map[string]int          // number of effects, by consumer
+	inbox    map[string]bool         // whether the inbox has the letter, by consumer
+	dead     map[string]*letter.Dead // dead letters by consumer; "" is the outbox
 	causes   int                     // number of letters that answer it
 }
 
@@ -107,7 +108,8 @@ func (f *file) readState(state *letter.State) {
 	for _, i := range state.Inbox {
 		f.of(i.ID).inbox[i.Consumer] = true
 	}
-	// The workers themselves lock in an order that cannot deadlock.
+	// The workers lock rows in an order that cannot deadlock, so a deadlock is a defect of the
+	// library.
 	if state.Deadlocks > 0 {
 		f.found = append(f.found, rule.Violation{Rule: rule.NoDeadlock, Detail: fmt.Sprintf("there were %d", state.Deadlocks)})
 	}
@@ -121,8 +123,9 @@ func (f *file) consumers() []letter.Consumer {
 	return letter.Consumers()
 }
 
-// takeEffects fills in what the broker took, for a run without a broker. A letter counts as taken
-// when a consumer handled it, in that order, or when it became a dead letter of a consumer.
+// takeEffects replaces the books of the broker in a run without a broker. A letter counts as taken
+// when a consumer handled it or when it became a dead letter of a consumer. The order of the
+// letters is the order in which they were handled.
 func (f *file) takeEffects() {
 	for _, e := range f.effects {
 		k := f.of(e.ID)
@@ -151,7 +154,7 @@ func (f *file) violates(r rule.Rule, id string, format string, args ...any) {
 	f.found = append(f.found, v)
 }
 
-// Take returns the state of the database, from one snapshot.
+// Take reads the state of the database in one snapshot.
 func Take(ctx context.Context, conn *pgx.Conn) (*letter.State, error) {
 	s := &letter.State{}
 	var said []*struct{ Letter []byte }
@@ -207,8 +210,8 @@ func (f *file) checkPublished(id string, k *known) {
 	}
 }
 
-// checkDeadOfOutbox checks that the broker refused a dead letter itself MaxAttempts times. Refusals
-// of an earlier letter of its key must not count.
+// checkDeadOfOutbox checks that the broker refused the dead letter MaxAttempts times. Refusals of
+// an earlier letter with the same key must not count.
 func (f *file) checkDeadOfOutbox(id string, k *known, dead *letter.Dead) {
 	switch {
 	case dead.Attempts < MaxAttempts || k.refusals < MaxAttempts && k.said[0].Topic != letter.Nowhere:
@@ -218,7 +221,7 @@ func (f *file) checkDeadOfOutbox(id string, k *known, dead *letter.Dead) {
 	}
 }
 
-// place identifies an order: a topic and a key.
+// place identifies a sequence of letters by their topic and key.
 type place struct{ topic, key string }
 
 // checkOrder checks that the letters of a key were published, and handled by ordered consumers, in
@@ -316,7 +319,7 @@ func (f *file) checkCaused(id string, k *known, effects int) {
 	}
 }
 
-// checkTold checks the outcomes that consumers got for deliveries.
+// checkTold checks the outcomes that the inbox reported to consumers for their deliveries.
 func (f *file) checkTold() {
 	for _, e := range f.events {
 		if e.Kind != letter.KindTold {
@@ -346,14 +349,15 @@ func (f *file) checkAnswer(e *letter.Event, a *letter.Answer) {
 // broker is available.
 const soon = 2 * time.Second
 
-// waits is the number of average probes that a message may wait in addition. A probe is one round
-// trip to the database and one to the broker. After an error that names no message, the relay
-// publishes up to a hundred messages one by one, and each takes about a probe.
+// waits allows for a slow machine: a message may also wait for this number of average probes. A
+// probe is one round trip to the database and one to the broker. After an error that names no
+// message, the relay publishes up to a hundred messages one by one, and each takes about as long as
+// a probe.
 const waits = 200
 
-// checkLate checks that each letter was published soon after its commit or after its delay, and not
-// before its delay. The limit grows with the average probe in that time, because a slow machine
-// delays both.
+// checkLate checks that each letter was published soon after its commit, or soon after its delay if
+// it has one, and not before the delay. The limit grows with the average length of the probes at
+// that time, because a slow machine delays letters and probes alike.
 func (f *file) checkLate() {
 	for _, e := range f.events {
 		if e.Kind == letter.KindSay {

@@ -1,6 +1,7 @@
-// Package journal defines what is written down during a run of operations: the events of the
-// workers, the books of the bank, and the rows of the database. Package audit reads them. The
-// package also derives the plan of an operation from its key. It shares no code with the library.
+// Package journal has the types of everything that is recorded in a run of operations: the events
+// of the workers, the books of the simulated bank, and the rows of the database. Package audit
+// reads them. Package journal also derives the plan of an operation, which says what its function
+// does, from its key. It shares no code with the library.
 package journal
 
 import (
@@ -21,10 +22,10 @@ const (
 	KindSignal Kind = "signal" // a signal was acknowledged
 	KindWait   Kind = "wait"   // a call waits because its key is in progress
 	KindHeard  Kind = "heard"  // the bank answered; the operation does not have the answer yet
-	KindUnsent Kind = "unsent" // an attempt failed before anything was sent
-	KindSaw    Kind = "saw"    // what a function sees of the result of a step
+	KindUnsent Kind = "unsent" // an attempt of a call failed before a request was sent
+	KindSaw    Kind = "saw"    // the result of a step, as the function sees it
 	KindDie    Kind = "die"    // the worker is about to kill itself
-	KindExit   Kind = "exit"   // the worker ended in order
+	KindExit   Kind = "exit"   // the worker exits normally
 )
 
 // Declined is the value of a KindHeard event for a call that the bank declined. Other values are
@@ -45,20 +46,20 @@ type Event struct {
 	Answer   *Answer `json:"answer,omitempty"`
 	Parked   bool    `json:"parked,omitempty"`
 
-	Name  string `json:"n,omitempty"`     // of a signal or a step
+	Name  string `json:"n,omitempty"`     // name of a signal or of a step
 	Value string `json:"value,omitempty"` // the answer of the bank, or what the function saw
 
-	By   history.Op `json:"by,omitempty"`   // of a run: the call that began it
-	Left bool       `json:"left,omitempty"` // of a run: its context had ended
-	// Of a run: its function panicked or returned an error that does not end the operation.
+	By   history.Op `json:"by,omitempty"`   // begin of a run: the call that began it
+	Left bool       `json:"left,omitempty"` // end of a run: its context had ended
+	// End of a run: its function panicked or returned an error that does not end the operation.
 	Failed bool `json:"failed,omitempty"`
 
-	// Of a signal: when its sender got the acknowledgement, in microseconds, by the clock of the
+	// Signal: when its sender got the acknowledgement, in microseconds, by the clock of the
 	// database.
 	Wall int64 `json:"wall,omitempty"`
 }
 
-// Verbs: the methods of operation.Definition that are called.
+// Verbs are the methods of operation.Definition that workers call.
 const (
 	Do    = "Do"
 	Start = "Start"
@@ -78,53 +79,53 @@ type Entry struct {
 	Booked                                 bool // false: the request did not book anything
 	Key, Operation, Step, Receipt, Refunds string
 	Place                                  string // what the charge is for
-	Given                                  string // of an undo: the value of its step
+	Given                                  string // value that an undo got from the step that it undoes
 }
 
 // State is the state of the database at the end of a run. The fields of its rows have the order of
 // the columns in the queries of package audit.
 type State struct {
 	Operations []*Operation
-	Steps      []*Step // in the order of their sequence numbers
+	Steps      []*Step // sorted by their sequence numbers
 	Signals    []*Signal
 	Effects    []*Effect
 	Records    []*Record
-	Moves      []*Move // in the order of their commits
+	Moves      []*Move // sorted by the time of their commits
 }
 
 // Operation is a row of idem.operations.
 type Operation struct {
-	ID, Key, Plan, Parent          string // the key of the plan; the id of the parent or ""
+	ID, Key, Plan, Parent          string // Plan is the key of the plan; Parent is the id of the parent, or ""
 	State, Step                    string
 	Reason, ReasonStep, ReasonText string // why the operation is parked; the text is only printed
 	LastError                      string
 	Undoing, Canceled, WithoutCode bool
 }
 
-// Step is a row of idem.steps. The name of an undo is that of UndoOf.
+// Step is a row of idem.steps. For an undo, Name is the name that UndoOf returns.
 type Step struct {
 	Operation, Kind, Name, Outcome string
 	Undos                          int // the recorded number of undos
 	Value                          string
-	Due                            int64         // in microseconds
-	Recorded                       time.Duration // by the clock of package history
+	Due                            int64         // end of a pause, in microseconds since 1970; 0: none
+	Recorded                       time.Duration // time of recording, by the clock of package history
 }
 
 // Signal is a row of idem.signals.
 type Signal struct{ Operation, Name, Value string }
 
-// Effect is a row that a Tx wrote: the step, and the value that it returned.
+// Effect is a row that a Tx wrote. Nonce is the value that the Tx returned.
 type Effect struct {
 	Operation, Step, Nonce string
 	At                     time.Duration // when the Tx ran, by the clock of package history
-	Given                  string        // of an undo: the value of its step
+	Given                  string        // value that an undo got from the step that it undoes
 }
 
 // Record is a row of idem.records.
 type Record struct {
 	ID, Key, State string
 	Body           []byte
-	Answer         *Answer `db:"-"` // what Body says; nil if there is none
+	Answer         *Answer `db:"-"` // decoded from Body; nil if Body has none
 }
 
 // Move is a commit that changed the owner, the epoch or the state of an operation. A trigger
@@ -139,12 +140,12 @@ type Move struct {
 	Canceled           bool
 	WithoutCalling     bool
 	WithoutCode        bool
-	Endless            bool              // no timeout is due; only an event wakes the operation
-	Deaths             int               // how many processes in a row have died
-	Rest               time.Duration     // after deaths: the delay before others may claim it
+	Endless            bool              // the operation has no timeout; only an event wakes it
+	Deaths             int               // number of consecutive attempts whose process died
+	Rest               time.Duration     // delay before the next claim, after three deaths or more
 	Since              time.Duration     // start of the step, by the clock of package history
-	At                 time.Duration     // by the clock of package history
+	At                 time.Duration     // time of the commit, by the clock of package history
 	By                 uint32            // the process; math.MaxUint32 if it is not a worker
 	Pooled             bool              // the process is behind a pooler and has a lease
-	Known              map[string]string // outcomes by step, if the operation is released or canceled
+	Known              map[string]string // recorded outcomes, by step; set if the move releases or cancels the operation
 }

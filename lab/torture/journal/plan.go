@@ -15,8 +15,8 @@ type Plan struct {
 	Key    string
 	Rounds []Round
 	End    End
-	// WalkIn reports that the callers leave early, the call is slow, and no Worker knows the
-	// operation before the end of the run.
+	// WalkIn marks a plan whose callers give up early and whose call is slow. No Worker executes
+	// the operation before the end of the run.
 	WalkIn bool
 }
 
@@ -26,12 +26,12 @@ type Round struct {
 	Tx     bool
 	KeepTx bool          // the Tx has no undo
 	Call   Safety        // "" if there is no call
-	Window time.Duration // of a Keyed call
-	Undos  int           // of the Call: 0, 1 (an UndoCall) or 2 (an UndoCall and an UndoTx)
-	Refund Safety        // of the UndoCall
+	Window time.Duration // window of a Keyed call
+	Undos  int           // undos of the Call: 0, 1 (an UndoCall) or 2 (an UndoCall and an UndoTx)
+	Refund Safety        // policy of the UndoCall
 	Pause  Pause
-	For    time.Duration // of the pause
-	Day    Day           // changes and failures that need no fault
+	For    time.Duration // length of the pause
+	Day    Day           // changes of the code, and failures that no fault causes
 	Part   Part          // the child operation
 }
 
@@ -52,8 +52,8 @@ type Pause string
 const (
 	NoPause Pause = ""
 	Sleep   Pause = "sleep"
-	Await   Pause = "await"  // for a signal that is sent soon
-	Silence Pause = "silent" // for a signal that nobody sends
+	Await   Pause = "await"  // wait for a signal that is sent soon
+	Silence Pause = "silent" // wait for a signal that nobody sends
 )
 
 // End is how an operation ends, unless it is parked.
@@ -79,8 +79,8 @@ func (r Round) Charge(n int) string { return r.step("charge", n) }
 // Wait returns the name of the pause of round n.
 func (r Round) Wait(n int) string { return r.step("wait", n) }
 
-// UndoOf returns the name of an undo at the bank and in the database. index is the position of the
-// undo among the undos of its step.
+// UndoOf returns the name under which the bank and the database know an undo. index is the position
+// of the undo among the undos of its step.
 func UndoOf(step string, index int) string {
 	if index > 0 {
 		return fmt.Sprintf("%s%s##%d", undoPrefix, step, index+1)
@@ -144,25 +144,25 @@ func PlanOf(seed uint64, key string) Plan {
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// Day is what happens in a round without any fault: the code changes between releases, charges are
-// declined, and the function fails after a step has succeeded. The zero Day adds nothing to the
-// round.
+// Day is what goes wrong in a round without an injected fault: the code changes between releases,
+// charges are declined, and the function fails after a step has succeeded. The zero Day adds
+// nothing to the round.
 type Day struct {
 	Change Change // how the code of the round changes between releases
 	Since  int    // the first release with the change
 
-	Cards   Refusal // how card A, which is tried first, is declined; "" if there is one card
+	Cards   Refusal // the error with which card A, which is tried first, is declined; "" if there is only card B
 	Trouble Trouble // the failure after the charge
-	Unsent  bool    // some attempts fail before anything is sent
+	Unsent  bool    // some attempts fail before a request is sent
 	Exact   bool    // a step returns an integer that a float64 cannot represent
 	Bulk    bool    // many Tx instead of one
 	Behind  bool    // the many Tx come after the charge
 	Beside  bool    // a second charge is made at the same time
-	Refuses bool    // an UndoTx fails every other time and parks the operation
+	Refuses bool    // an UndoTx fails half of the time, which parks the operation
 }
 
-// Change is how the code of a round differs from release Since on. Inserted steps come before the
-// charge.
+// Change is how the code of a round changes with release Since of its Day. Inserted steps come
+// before the charge.
 type Change string
 
 // Changes.
@@ -185,7 +185,7 @@ type Refusal string
 // Types of errors.
 const (
 	NoRefusal Refusal = ""
-	Accepted  Refusal = "accepted" // not declined; card B is not needed
+	Accepted  Refusal = "accepted" // card A is not declined; card B is not needed
 	Sentinel  Refusal = "a sentinel"
 	Wrapped   Refusal = "a sentinel, wrapped with another"
 	CustomIs  Refusal = "a type with an Is of its own"
@@ -195,7 +195,7 @@ const (
 	PgError   Refusal = "a *pgconn.PgError"
 )
 
-// Trouble is a failure of the function after a charge, in every other run.
+// Trouble is a failure of the function after a charge, in about half of its runs.
 type Trouble string
 
 // Failures.
@@ -280,9 +280,9 @@ func (r *Round) PartUndos() int {
 	return 1
 }
 
-// Steps returns the steps that a release has, by name, with the number of their undos. The charge
-// of card A is among them even if the release has no charge: an earlier release may have made it,
-// and its record then has the undos of that release.
+// Steps returns the number of undos of each step that a release has, by the name of the step. It
+// includes the charge of card A even if the release has no charge, because an earlier release may
+// have made that charge.
 func (p *Plan) Steps(release int) map[string]int {
 	steps := map[string]int{}
 	for i := range p.Rounds {
@@ -318,19 +318,19 @@ func (p *Plan) Steps(release int) map[string]int {
 func (r Round) Card(n int) string    { return r.step("card", n) }    // the charge of card A
 func (r Round) PutIn(n int) string   { return r.step("put-in", n) }  // the inserted step
 func (r Round) Switch(n int) string  { return r.step("switch", n) }  // the name passed to Changed
-func (r Round) Confirm(n int) string { return r.step("confirm", n) } // it violates a constraint
-func (r Round) Count(n int) string   { return r.step("count", n) }   // it returns a large number
+func (r Round) Confirm(n int) string { return r.step("confirm", n) } // a Tx that violates a constraint
+func (r Round) Count(n int) string   { return r.step("count", n) }   // a Tx that returns a large number
 
-// Beside returns the name of the charge that is made at the same time as charge.
+// Beside returns the name of the second charge, which is made in parallel with the named one.
 func Beside(charge string) string { return charge + "-beside" }
 
-// BesidePlace returns the place that the second charge is for.
+// BesidePlace names the thing that the second charge pays for.
 func BesidePlace(place string) string { return "beside " + place }
 
-// Place returns what the charge of round n is for. It is the same under every name of the step.
+// Place names the thing that the charge of round n pays for, under every name of the step.
 func Place(n int) string { return fmt.Sprint("place ", n) }
 
-// CardPlace returns what the charge of card A in round n is for.
+// CardPlace names the thing that the charge of card A in round n pays for.
 func CardPlace(n int) string { return fmt.Sprint("card A of place ", n) }
 
 // Changes reports whether the code of the plan differs between releases.
@@ -338,8 +338,8 @@ func (p *Plan) Changes() bool {
 	return slices.ContainsFunc(p.Rounds, func(r Round) bool { return r.Day.Change != Unchanged || r.Part.Since > 0 })
 }
 
-// addDays adds a Day to the rounds of half of the plans. One in eight of these becomes a WalkIn
-// instead, if it is not the plan of a child.
+// addDays adds a Day to the rounds of half of the plans. One in eight of these plans becomes a
+// WalkIn instead, if it is not the plan of a child.
 func (p *Plan) addDays(r *rand.Rand) {
 	if r.IntN(2) == 0 {
 		return
@@ -397,15 +397,16 @@ func (r *Round) day(random *rand.Rand, declined bool) (d Day) {
 	return d
 }
 
-// Part is the part of a round that a child operation does. The zero Part is no child.
+// Part is the part of a round that a child operation does. With the zero Part, the round has no
+// child.
 type Part struct {
 	At     Spot
 	Then   Then   // what the function does if the child does not complete
 	Undo   Undo   // how the parent undoes the work of the child
 	Since  int    // the first release in which the step has another name; 0: none
 	Varies bool   // each release gives the child another plan
-	Cancel bool   // a person cancels the operation when the child begins or has ended
-	Safety Safety // of the undo, if the undo is a call
+	Cancel bool   // a person sometimes cancels the operation when the child begins or has ended
+	Safety Safety // policy of the undo, if the undo is a call
 }
 
 // Spot is the position in a round at which the child is begun.
@@ -453,7 +454,7 @@ func (r *Round) PartIn(release, n int) string {
 	return r.step("part", n)
 }
 
-// PartPlace returns the place that an undo of the child names at the bank.
+// PartPlace names the thing that an undo of the child refunds at the bank.
 func PartPlace(n int) string { return fmt.Sprint("part ", n) }
 
 // PartKey returns the common prefix of the keys of all plans that the child of round n may have.
@@ -491,7 +492,7 @@ func (p *Plan) addParts(r *rand.Rand) {
 	}
 }
 
-// ChildSaid formats the end of a child, as a function logs it and as package audit compares it.
+// ChildSaid formats the outcome of a child, as a function logs it and as package audit compares it.
 func ChildSaid(state string, canceled bool, answer []byte) string {
 	return fmt.Sprintf("child %s, canceled: %t, %s", state, canceled, answer)
 }

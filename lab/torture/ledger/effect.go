@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// Effect is the first row of the effect of an execution.
+// Effect is the first of the rows that an execution writes.
 type Effect struct {
 	ExecutionID string
 	Op          history.Op
@@ -26,12 +26,12 @@ type Effect struct {
 	Key         string
 	Payload     string
 	Digest      string
-	TTL         int64 // in microseconds
+	TTL         int64 // retention period in microseconds
 	// Noted is the time of the insert, by the clock of the database, in microseconds.
 	Noted int64
 }
 
-// Transfer is the rest of the effect: money that moves between two accounts.
+// Transfer is the rest of what an execution writes: money that moves between two accounts.
 type Transfer struct {
 	From, To int // accounts
 	Amount   int64
@@ -97,8 +97,8 @@ func (o Outer) Write(ctx context.Context, tx pgx.Tx) error {
 //go:embed schema.sql
 var schema string
 
-// Install creates the schema of idem and that of the torture in an empty database. It sets short
-// lock and deadlock timeouts, so that lock conflicts end soon.
+// Install creates the schema of idem and the schema of the torture in an empty database. It sets
+// short lock and deadlock timeouts, so that lock conflicts end soon.
 func Install(ctx context.Context, dsn string) error {
 	if err := migrate.UpAt(ctx, dsn, migrations.FS); err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -122,9 +122,9 @@ func Install(ctx context.Context, dsn string) error {
 	return nil
 }
 
-// Sealers are those of a service during a roll-out and a key rotation at the same time. Some
-// processes write plain responses, some seal with one key and some with the other. Each can read
-// all of them.
+// Sealers are the Sealers of a service that introduces sealing and rotates its keys at the same
+// time. One writes plain responses, and the other two seal with different keys. Each of the three
+// can read all responses.
 var Sealers = []*seal.Sealer{
 	seal.New(keys("one"), seal.WritePlain()), seal.New(keys("one"), seal.AcceptPlain()), seal.New(keys("two"), seal.AcceptPlain()),
 }

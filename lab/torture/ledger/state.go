@@ -25,17 +25,17 @@ type State struct {
 	Records  []*Record
 	Purged   []*Record
 	Outers   []*Outer
-	Findings []rule.Violation // that the database shows by itself
+	Findings []rule.Violation // violations that the database alone shows
 }
 
-// Record is a row of idem.records, or one that was deleted from there. Times are in microseconds.
+// Record is a row of idem.records, or a row that was deleted from it. Times are in microseconds.
 type Record struct {
 	ExecutionID, Scope, Key, State string
 	Created, Completed, Expires    int64
-	Digest                         string `db:"-"` // not of a deleted record
+	Digest                         string `db:"-"` // empty for a deleted record
 }
 
-// Take returns the state of the database, from one snapshot.
+// Take reads the state of the database in one snapshot.
 func Take(ctx context.Context, conn *pgx.Conn) (*State, error) {
 	s := &State{}
 	times := micros("created_at") + ", " + micros("coalesce(completed_at, 'epoch')") + ", " + micros("expires_at")
@@ -61,7 +61,8 @@ func Snapshot(ctx context.Context, conn *pgx.Conn, reads ...func(context.Context
 	})
 }
 
-// Into returns a read of the rows of a query, whose columns are the fields of T in their order.
+// Into returns a function that reads the rows of a query into a slice. The columns of the query
+// must be the fields of T, in their order.
 func Into[T any](to *[]*T, query string, args ...any) func(context.Context, pgx.Tx) error {
 	return func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, query, args...)
@@ -119,8 +120,9 @@ func Digest(r idem.Response) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Clock returns SQL for a time of the database by the clock of package history, in nanoseconds. $1
-// is the value of Offset. The database runs on this machine, so both clocks differ by a constant.
+// Clock returns SQL that converts a time of the database to the clock of package history, in
+// nanoseconds. The parameter $1 of the query must be Offset. The database runs on this machine, so
+// both clocks differ by a constant.
 func Clock(column string) string {
 	return "((extract(epoch FROM " + column + ") * 1000000)::int8 * 1000 - $1::int8)"
 }
@@ -218,7 +220,7 @@ func Application(pooled bool) string {
 }
 
 // Leftovers waits until the workers have left nothing in the server: no session in this database,
-// no lock, no prepared transaction. After the time patience it returns those that remain.
+// no lock, no prepared transaction. It returns what remains after the given time.
 func Leftovers(ctx context.Context, conn *pgx.Conn, patience time.Duration) ([]rule.Violation, error) {
 	const query = `
 		SELECT $1::text AS rule, format('pid %s: %s, %s: %s', pid, state, wait_event, left(query, 60)) AS detail

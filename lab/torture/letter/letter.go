@@ -25,9 +25,9 @@ const (
 type Consumer struct {
 	Name  string
 	Topic string
-	// Ordered reports that it handles the letters of a key in order.
+	// Ordered reports that the consumer handles the letters of a key in order.
 	Ordered bool
-	// Answers reports that it publishes a letter to Bills for some letters.
+	// Answers reports that the consumer publishes a letter to Bills for some letters.
 	Answers bool
 }
 
@@ -49,7 +49,7 @@ func Consumers() []Consumer {
 	}
 }
 
-// Fate is what is planned to happen to a letter. The broker and the consumers obey it.
+// Fate is the treatment that is planned for a letter. The broker and the consumers follow the plan.
 type Fate string
 
 // Fates.
@@ -57,7 +57,7 @@ const (
 	Plain Fate = ""
 	// The broker never takes the letter. It becomes a dead letter of the outbox.
 	Unwanted Fate = "unwanted"
-	Unnamed  Fate = "unnamed"  // like Unwanted, but the Publisher does not name the letter
+	Unnamed  Fate = "unnamed"  // like Unwanted, but the error of the Publisher does not name the letter
 	Stubborn Fate = "stubborn" // the broker refuses it twice
 	// The process that handles the letter loses its connection, a few times.
 	Severed Fate = "severed"
@@ -75,7 +75,7 @@ func (f Fate) CanDie() bool {
 	return slices.Contains([]Fate{Poison, BrokenSQL, BrokenCommit, Flaky, Passing, Swallows}, f)
 }
 
-// MustDie reports whether no consumer can have handled the letter.
+// MustDie reports whether no consumer can handle the letter.
 func (f Fate) MustDie() bool { return f.CanDie() && f != Flaky && f != Passing }
 
 // Letter is the payload of a message.
@@ -121,8 +121,8 @@ type Kind string
 // Kinds of events.
 const (
 	KindSay  Kind = "say"  // a worker is about to add letters to the outbox
-	KindSaid Kind = "said" // the outcome of that
-	KindTold Kind = "told" // the outcome of each delivery
+	KindSaid Kind = "said" // the transaction that added the letters has ended
+	KindTold Kind = "told" // a consumer got the outcomes of its deliveries
 	// A probe: how long the process, the database and the broker took for an empty request.
 	KindProbe Kind = "probe"
 )
@@ -135,8 +135,8 @@ type Event struct {
 	Outcome  history.Outcome `json:"a,omitempty"`
 	Answers  []Answer        `json:"answers,omitempty"`
 	Consumer string          `json:"c,omitempty"`
-	IDs      []string        `json:"ids,omitempty"`  // of the letters added to the outbox
-	Took     time.Duration   `json:"took,omitempty"` // of a probe; of letters: their delay
+	IDs      []string        `json:"ids,omitempty"`  // ids of the letters that were added to the outbox
+	Took     time.Duration   `json:"took,omitempty"` // length of a probe, or delay of letters
 }
 
 // Answer is the outcome of one delivery.
@@ -152,7 +152,7 @@ type Entry struct {
 	At      time.Duration
 	Taken   bool // the letter was published; otherwise refused
 	Letter  Letter
-	Altered bool // it differs from the outbox
+	Altered bool // it differs from what was added to the outbox
 }
 
 // State is the state of the database at the end of a run. The fields of its rows have the order of
@@ -160,7 +160,7 @@ type Entry struct {
 type State struct {
 	Said    []Letter  // committed to the outbox
 	Waiting []*ID     // still in the outbox
-	Effects []*Effect // in the order of their inserts
+	Effects []*Effect // sorted by the order of their inserts
 	Dead    []*Dead
 	Inbox   []*Inbox
 	// Deadlocks is the number of deadlocks since the statistics of the server were last reset.

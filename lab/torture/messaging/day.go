@@ -19,8 +19,8 @@ const dayKeys = 20
 // takeTime adds one letter to the outbox in a slow transaction.
 //
 // The transaction locks the row of its key from its first write, and may pause for up to a second
-// between its steps. A few transactions pause for seconds, under a key of their own. Other letters
-// have no key and a delay.
+// between its steps. A few transactions pause for up to 4 s, and use a key of their own. Some
+// letters have a delay, and therefore no key.
 func (o *office) takeTime() {
 	if o.Slot%2 == 1 && isQuiet() {
 		time.Sleep(100 * time.Millisecond)
@@ -41,7 +41,7 @@ func (o *office) takeTime() {
 	switch rand.IntN(6) {
 	case 0:
 		l, judged = o.trouble(rand.IntN(len(troubles))), nil
-	case 1, 2: // always have some in the outbox
+	case 1, 2: // the outbox must always have some of these letters
 		l, judged = o.trouble(unnamed), nil
 	}
 	o.note(letter.Event{Kind: letter.KindSay, Op: op, IDs: judged, Took: l.Delay})
@@ -75,20 +75,20 @@ func (o *office) begin() {
 	for n := range troubles {
 		var letters []letter.Letter
 		first := troubles[n].first
-		// A direct consumer pauses if everything that it tries fails.
+		// A direct consumer pauses if everything that it tries fails, so few letters must fail.
 		if o.Direct {
 			first = min(first, 5)
 		}
 		for range first {
 			letters = append(letters, o.trouble(n))
 		}
-		// A failure leaves the run without these letters.
+		// After a failure, the run has none of these letters.
 		_ = pgx.BeginFunc(ctx, o.pools[1], func(tx pgx.Tx) error { return putNext(ctx, tx, letters) })
 	}
 }
 
-// isQuiet reports whether only half of the workers write now, which is the case two thirds of the
-// time. Many concurrent writers can hide defects in the order of each other.
+// isQuiet reports whether only half of the workers write at present, which is the case two thirds
+// of the time. Many concurrent writers could hide defects in the order of the letters.
 func isQuiet() bool {
 	const turn = 4 * time.Second
 	return history.Now()/turn%3 != 0

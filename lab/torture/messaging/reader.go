@@ -202,8 +202,8 @@ func (r *reader) suffer(ctx context.Context, tx pgx.Tx, l letter.Letter) error {
 	case letter.Swallows:
 		_, _ = tx.Exec(ctx, "SELECT 1 / 0")
 	case letter.BrokenCommit:
-		// The value contains the consumer. Two consumers that insert the same values twice, in an
-		// interleaved order, would deadlock at COMMIT.
+		// The value contains the name of the consumer. Otherwise two consumers would insert the
+		// same values and could deadlock at COMMIT.
 		_, err := tx.Exec(ctx, "INSERT INTO torture.once VALUES ($1::text), ($1::text)", r.consumer.Name+" "+l.ID)
 		return err
 	}

@@ -1,6 +1,7 @@
 // Package messaging is the program of a worker process in a run of messages. It adds letters to the
-// outbox together with other rows, relays them to the broker, and handles what the broker delivers.
-// It knows nothing of the faults and does not judge. It logs what it did and which answers it got.
+// outbox together with other rows, relays them to the broker, and handles the letters that the
+// broker delivers. It has no knowledge of the faults and judges nothing: it logs what it did and
+// which answers it got.
 package messaging
 
 import (
@@ -64,15 +65,15 @@ func (o *office) relay(ctx context.Context) error {
 	return err
 }
 
-// Work writes, relays and handles letters until stop ends. With c.Finish it only finishes what other
-// workers left.
+// Work writes, relays and handles letters until stop ends. If c.Finish is set, it only finishes
+// what other workers left.
 func Work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer *history.Writer) error {
 	o := &office{Config: c, pools: pools, broker: unreliable.NewClient(c.Broker, c.Slot), history: writer}
 	if c.Finish > 0 {
 		o.calm = true
 		ctx, cancel := context.WithTimeout(context.Background(), c.Finish)
 		defer cancel()
-		// The leases of the workers would have to expire first.
+		// Otherwise the relay would wait until the leases of the workers have expired.
 		if _, err := pools[0].Exec(ctx, "DELETE FROM idem.leases"); err != nil {
 			return err
 		}

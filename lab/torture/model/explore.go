@@ -6,8 +6,8 @@
 // READ COMMITTED: a statement is one action that sees what is committed when it begins, and a
 // transaction locks the row that it writes until it ends.
 //
-// Explore visits every reachable state. Packages check and audit decide whether what the torture
-// has recorded of the implementation is a behavior of the specification.
+// Explore visits every reachable state. Packages check and audit decide whether the events that the
+// torture recorded fit a behavior of the specification, which is a sequence of its steps.
 package model
 
 import "hash/maphash"
@@ -18,13 +18,15 @@ const Actors, Objects, Crashes = 3, 2, 2
 // Action is the name of an action.
 type Action string
 
-// Step is an action, and the index of the call or process, or ^ that of the key or operation.
+// Step is an action with its actor. Actor is the index of the call or process. If a key or an
+// operation acts, it is the complement (^) of its index.
 type Step struct {
 	Action Action
 	Actor  int
 }
 
-// View is what distinguishes states. It is the same for states that differ in the order of actors.
+// View encodes what distinguishes states. States that differ only in the order of actors have equal
+// Views.
 type View [8]uint64
 
 // Spec is a specification whose states are of type S.
@@ -43,8 +45,8 @@ type Node[S any] struct {
 }
 
 // Explore visits the reachable states breadth first, until a step breaks a property. It returns the
-// property and a shortest path to the violation, or "" and a path to a most distant state. As in
-// TLC, a state is known by a fingerprint of 64 bits.
+// property and a shortest path to the violation, or "" and a path to a most distant state. Like the
+// model checker TLC, it recognizes a state by a fingerprint of 64 bits.
 func Explore[S any](spec Spec[S]) (broken string, path []Node[S], states, steps int) {
 	seed, seen := maphash.MakeSeed(), map[uint64]bool{}
 	nodes := []Node[S]{{State: spec.Init(), parent: -1}}
@@ -82,7 +84,7 @@ func first(properties ...property) string {
 	return ""
 }
 
-// word packs numbers below 16, and flags.
+// word packs numbers below 16, and flags, into one integer.
 func word(flags []bool, numbers ...uint8) (w uint64) {
 	for _, n := range numbers {
 		w = w<<4 | uint64(n)

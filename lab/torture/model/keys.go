@@ -24,34 +24,35 @@ type Key struct {
 	Seen bool   // mutant only: a purge has read the row as expired, and deletes it without a recheck
 }
 
-// Phase is how far a call is.
+// Phase is the progress of a call.
 type Phase uint8
 
 const (
 	Idle          Phase = iota
 	Claiming            // the next statement is Claim
-	Loading             // it is Load: Claim has found a row or a lock
-	TakingOver          // it is TakeOver: Load has found an expired row
+	Loading             // the next statement is Load: Claim has found a row or a lock
+	TakingOver          // the next statement is TakeOver: Load has found an expired row
 	Running             // the key is claimed, and fn runs
 	Committing          // Complete and COMMIT are sent
 	Acknowledging       // COMMIT is executed, and the answer is under way
-	Returned            // the call has returned, and its session is left
-	Unknown             // the same, and nothing is promised: ErrOutcomeUnknown, or a killed process
+	Returned            // the call has returned, and at most its session remains
+	Unknown             // like Returned, but nothing is promised: ErrOutcomeUnknown, or a killed process
 )
 
-// Call is a call with its session. It runs fn again under the same execution id.
+// Call is a call with its session. If it runs fn again, it keeps its execution id.
 type Call struct {
 	ID            uint16
 	Key, Hash, Tx uint8 // Tx is the transaction at the server: NoTx, Open, CommitSent
 	Phase         Phase
 	Lost          bool // the client has lost the session of Tx
-	Resolve       bool // COMMIT has no answer: the record decides
+	Resolve       bool // COMMIT got no answer, so the record decides
 	Reject        bool // fn has rejected, and the next claim records that
 	Late          bool // a record of this call has expired, so the TTL has passed
-	Committed     bool // history variable
+	Committed     bool // history variable: a transaction of the call has committed
 }
 
-// States of a transaction: none; open, with the claim; COMMIT has been sent to it.
+// States of the transaction of a call: there is none; it is open and has claimed the key; COMMIT
+// was sent.
 const NoTx, Open, CommitSent = 0, 1, 2
 
 // State is a state of keys and calls. Left is the number of calls that have not begun.
@@ -67,7 +68,7 @@ type Keys struct {
 	Without                string
 }
 
-// Init is the empty database.
+// Init returns the state with an empty database, before the first call.
 func (m Keys) Init() State { return State{Left: m.Callers} }
 
 // Next calls do with each enabled action, of the server or of a call, and the state after it.
@@ -115,7 +116,7 @@ func (m Keys) Next(s State, do func(Step, State)) {
 	}
 }
 
-// endTx ends the transaction of a call. A call that has returned is then over.
+// endTx ends the transaction of a call. If the call has returned, it also clears the call.
 func (s *State) endTx(c *Call) {
 	if c.Tx != NoTx && s.Keys[c.Key].Lock == c.ID {
 		s.Keys[c.Key].Lock = 0
@@ -141,7 +142,7 @@ func (s *State) settle(c *Call) {
 	}
 }
 
-// call has the actions of a call and of its session.
+// call calls do with each enabled action of a call and of its session.
 func (m Keys) call(s State, i int, do func(Step, State)) {
 	c, key, row := s.Calls[i], s.Keys[s.Calls[i].Key], s.Keys[s.Calls[i].Key].Row
 	act := func(action Action, enabled bool, change func(*State, *Call)) {
@@ -156,8 +157,9 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 	}
 	lacks := func(rule string) bool { return m.Without == rule }
 
-	// INSERT ... ON CONFLICT DO NOTHING, behind an advisory try-lock, which does not wait. To take over:
-	// INSERT ... ON CONFLICT DO UPDATE WHERE expired, which Postgres evaluates under the row lock.
+	// Claim is INSERT ... ON CONFLICT DO NOTHING, after an advisory try-lock, which does not wait.
+	// TakeOver is INSERT ... ON CONFLICT DO UPDATE WHERE expired, a condition that Postgres
+	// evaluates under the row lock.
 	held := key.Lock != 0 || lacks("lock per key") && s.Keys[1-c.Key].Lock != 0
 	claims := c.Phase == Claiming && (!held && (!row.Stored || lacks("conflict")) || lacks("unique key"))
 	takes := c.Phase == TakingOver && !held && (!row.live() || lacks("takeover rechecks"))
@@ -173,8 +175,8 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 	to("Conflict", c.Phase == Claiming && !claims, Loading)
 	to("AlreadyTakenOver", c.Phase == TakingOver && !held && !takes, Loading)
 
-	// Load is a SELECT with its own snapshot. With WithReplayLikely, or as a follower, a call also
-	// reads before it claims.
+	// Load is a SELECT with its own snapshot. With WithReplayLikely, or while another call of the
+	// process has the same key, a call also reads before it claims.
 	own := c.Phase == Loading && row.By == c.ID
 	reads := c.Phase == Loading && !own && !(c.Resolve && c.Late) || c.Phase == Claiming && !c.Resolve
 	if c.Phase == Claiming && lacks("key in memory") {
@@ -185,7 +187,7 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 	none := c.Phase == Loading && (!row.Stored || lacks("load")) || c.Phase == TakingOver && held
 	to("Executed", own || c.Phase == Acknowledging, Returned)
 	to("Replay", reads && same, Returned)
-	to("Unreadable", reads && same, Returned) // the Sealer has no key for it
+	to("Unreadable", reads && same, Returned) // the Sealer has no key for the response
 	to("Mismatch", reads && !same, Returned)
 	to("Expired", c.Phase == Loading && !own && row.Expired, TakingOver)
 	to("LookAgain", none, Claiming)
@@ -193,7 +195,8 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 	to("GiveUp", c.Phase < Running && !c.Resolve, Returned)       // the end of the context, ErrPoolExhausted
 	to("OutcomeUnknown", c.Phase < Running && c.Resolve, Unknown) // the outcome stayed unknown for 5 s, or the TTL has passed
 
-	// What fn does. Complete divides by zero on purpose if its transaction is not the one that claimed.
+	// What fn does. The statement Complete fails, by a division by zero, if its transaction is not
+	// the one that claimed the key.
 	claimed := c.Phase == Running && (key.Lock == c.ID || lacks("unique key"))
 	rollback := func(phase Phase, reject bool) func(*State, *Call) {
 		return func(t *State, c *Call) {
@@ -203,7 +206,7 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 	}
 	act("FnReturns", claimed || c.Phase == Running && lacks("claim check"), func(_ *State, c *Call) { c.Phase, c.Tx = Committing, CommitSent })
 	act("FnFails", claimed, rollback(Returned, false))  // an error, a panic, a failed statement, a timeout, the end of the context
-	act("Deadlock", claimed, rollback(Claiming, false)) // or a serialization failure: fn runs again
+	act("Deadlock", claimed, rollback(Claiming, false)) // a deadlock or a serialization failure: fn runs again
 	act("FnRejects", claimed, rollback(Claiming, true))
 	act("FnEndsTx", claimed, rollback(Returned, false)) // Complete divides by zero: ErrTxEnded
 	act("FnRestartsTx", claimed && lacks("claim check"), func(t *State, c *Call) { t.Keys[c.Key].Lock = 0 })
@@ -225,7 +228,7 @@ func (m Keys) call(s State, i int, do func(Step, State)) {
 	})
 	act("CommitFails", c.Phase == Committing && !c.Lost, rollback(Claiming, c.Reject))
 	act("CommitFails", c.Phase == Committing && !c.Lost, rollback(Returned, false))
-	act("Rollback", c.Lost, rollback(c.Phase, c.Reject)) // the server notices, or COMMIT never arrived
+	act("Rollback", c.Lost, rollback(c.Phase, c.Reject)) // the server notices the loss, or COMMIT never arrived
 	act("NoAnswer", c.Phase == Committing || c.Phase == Acknowledging, func(t *State, c *Call) {
 		c.Phase, c.Resolve, c.Lost = Claiming, true, c.Tx != NoTx
 		if lacks("record decides") {
@@ -269,8 +272,8 @@ func (Keys) Broken(from State, step Step, to State) string {
 	)
 }
 
-// View returns an encoding of s that is equal only for states that differ only in the numbering of
-// calls, keys and hashes: the key and the hash with the greater sum of calls comes first.
+// View returns an encoding of s. States with equal encodings differ at most in the numbering of
+// calls, keys and hashes. The key and the hash whose calls have the greater sum come first.
 func (Keys) View(s State) (v View) {
 	sums, rank := [Objects][2]uint64{}, [Objects]uint64{}
 	for i, c := range s.Calls {
@@ -302,7 +305,7 @@ func (Keys) View(s State) (v View) {
 }
 
 // isSecond reports whether the key or the hash i comes second. If both have the same sum, the first
-// one stays first: a state and its mirror image may then count twice.
+// one stays first, so a state and its mirror image may count as two states.
 func isSecond(sums [2]uint64, i uint8) bool {
 	return sums[i] < sums[1-i] || sums[i] == sums[1-i] && i == 1
 }

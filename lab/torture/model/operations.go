@@ -5,32 +5,33 @@ import (
 	"slices"
 )
 
-// Operation is the row of an operation, with its steps. Its function writes in Postgres (reserve),
-// calls another system (charge: Keyed in operation 0, Once in 1), and writes again (confirm). The
-// first commit has reserve, and that charge is begun. The last commit has the outcome of charge and
-// confirm, or the undo of reserve.
+// Operation is the row of an operation, with its steps. The function writes to Postgres (reserve),
+// calls another system (charge), and writes again (confirm). The call is Keyed in operation 0, and
+// Once in operation 1. The first commit records reserve, and that charge is begun. The last commit
+// records the outcome of charge, and confirm or the undo of reserve.
 type Operation struct {
 	State        uint8 // Absent, Active, Parked, Ended, or Undone, which is canceled or failed
 	Epoch        uint8
-	Owner        uint8 // process+1; gone if that process is not present any more
+	Owner        uint8 // process+1; 0: none; gone: the process has lost its session
 	Canceled     bool
-	Begun, Known bool // charge is begun; its outcome is recorded
+	Begun, Known bool // Begun: charge is begun; Known: its outcome is recorded
 	// History variables: commits of reserve, of confirm and of the undo; charges that were made.
 	Reserved, Confirmed, Reversed, Charged uint8
 }
 
-// States of an operation, and the owner that is not present any more.
+// States of an operation, and the owner of an operation whose process has lost its session.
 const Absent, Active, Parked, Ended, Undone, gone = 0, 1, 2, 3, 4, 15
 
-// Process works on an operation. Doubt says that a request has no answer. Canceled is what the
-// process has loaded. Lost says that the process is dead, and its COMMIT under way.
+// Process is a process that works on an operation. Doubt reports that a request got no answer.
+// Canceled is the value of Operation.Canceled that the process has read. Lost reports that the
+// process is dead while its COMMIT is under way.
 type Process struct {
 	Stage                 Stage
 	Op, Epoch             uint8
 	Doubt, Canceled, Lost bool
 }
 
-// Stage is how far a process is.
+// Stage is the progress of a process.
 type Stage uint8
 
 const (
@@ -40,7 +41,7 @@ const (
 	Heard           // the outcome of charge is known
 	Starting        // the first COMMIT is sent
 	Ending          // the last COMMIT is sent
-	Reverting       // the same, with the undo
+	Reverting       // like Ending, but the last COMMIT has the undo
 )
 
 // OpState is a state of operations and processes.
@@ -56,10 +57,10 @@ type Operations struct {
 	Crashes int
 }
 
-// Init has no operation.
+// Init returns the state without any operation.
 func (Operations) Init() OpState { return OpState{} }
 
-// Next has the actions of people, and those of processes.
+// Next calls do with each enabled action of people and of processes.
 func (m Operations) Next(s OpState, do func(Step, OpState)) {
 	for o, op := range s.Ops {
 		person := func(action Action, enabled bool, change func(*Operation)) {
@@ -73,7 +74,7 @@ func (m Operations) Next(s OpState, do func(Step, OpState)) {
 		}
 		late := slices.ContainsFunc(s.Procs[:], func(p Process) bool { return int(p.Op) == o && p.Stage == Calling })
 		person("Cancel", op.State == Parked || op.State == Active && !op.Canceled, func(op *Operation) { op.Canceled = true })
-		person("Resolve", op.State == Parked && !late, func(op *Operation) { // when no request can arrive any more
+		person("Resolve", op.State == Parked && !late, func(op *Operation) { // no request can arrive any more
 			op.Known, op.Begun = op.Charged > 0, op.Charged > 0
 		})
 		for p := range s.Procs {
@@ -110,14 +111,15 @@ func (m Operations) claim(s OpState, p, o int, do func(Step, OpState)) {
 	} else if op.Begun && m.Without != "doubt is loaded" {
 		next.Stage, next.Doubt = Calling, true
 	}
-	for _, t.Procs[p] = range []Process{pr, next} { // without and with the answer
+	for _, t.Procs[p] = range []Process{pr, next} { // the answer to the claim is lost, or it arrives
 		if pr.Stage == Resting || t.Procs[p] == pr {
 			do(Step{"TakeOver", p}, t)
 		}
 	}
 }
 
-// work has the function of an operation, the commits of a process, and its end.
+// work calls do with the actions of a process: the steps of the function, the commits, and its
+// death.
 func (m Operations) work(s OpState, p int, do func(Step, OpState)) {
 	pr, op, me := s.Procs[p], s.Ops[s.Procs[p].Op], uint8(p)+1
 	act := func(action Action, enabled bool, stage Stage, change func(op *Operation, pr *Process)) {
@@ -134,7 +136,7 @@ func (m Operations) work(s OpState, p int, do func(Step, OpState)) {
 	lacks := func(rule string) bool { return m.Without == rule }
 	works := pr.Stage != Resting && pr.Stage < Starting
 	owns := op.State == Active && (op.Epoch == pr.Epoch || lacks("fence"))
-	fence := owns && op.Canceled == pr.Canceled // of each COMMIT
+	fence := owns && op.Canceled == pr.Canceled // the condition of each COMMIT
 	unwinds := pr.Canceled && !lacks("cancel stops")
 
 	act("BeginCharge", pr.Stage == Ready && !unwinds && fence, Calling, func(op *Operation, pr *Process) { op.Begun, op.Owner = true, me })
@@ -153,7 +155,7 @@ func (m Operations) work(s OpState, p int, do func(Step, OpState)) {
 	act("FnReturns", pr.Stage == Heard && !unwinds, Ending, same)
 	act("FnFails", pr.Stage == Heard || pr.Stage == Ready && unwinds, Reverting, same)
 	first := Operation{State: Active, Epoch: 1, Begun: true, Reserved: op.Reserved + 1, Charged: op.Charged}
-	act("Commit", pr.Stage == Starting, Resting, func(op *Operation, _ *Process) { *op = first }) // and leaves it to others
+	act("Commit", pr.Stage == Starting, Resting, func(op *Operation, _ *Process) { *op = first }) // and others continue it
 	act("Commit", pr.Stage == Starting, Calling, func(op *Operation, pr *Process) {
 		if *op, pr.Epoch, op.Owner = first, 1, me; pr.Lost {
 			op.Owner = gone
@@ -184,7 +186,7 @@ func (m Operations) work(s OpState, p int, do func(Step, OpState)) {
 				t.Ops[o].Owner = gone
 			}
 		}
-		do(Step{"LosePresence", p}, t) // its run goes on until the fence stops it
+		do(Step{"LosePresence", p}, t) // the run continues until the fence refuses its commit
 		if t.Procs[p].Lost = true; pr.Stage < Starting {
 			t.Procs[p] = Process{}
 		}
@@ -192,7 +194,7 @@ func (m Operations) work(s OpState, p int, do func(Step, OpState)) {
 	}
 }
 
-// Broken has the invariants.
+// Broken returns the first invariant that the new state violates, or an empty string.
 func (Operations) Broken(_ OpState, _ Step, to OpState) (broken string) {
 	for o, op := range to.Ops {
 		workers := 0
@@ -214,7 +216,8 @@ func (Operations) Broken(_ OpState, _ Step, to OpState) (broken string) {
 	return broken
 }
 
-// View sorts the processes. Of an epoch it matters only whether it is the current one.
+// View encodes a state with its processes sorted. Of the epoch of a process, it encodes only
+// whether the epoch is the current one.
 func (Operations) View(s OpState) (v View) {
 	for i, p := range s.Procs {
 		current := p.Stage != Resting && p.Epoch == s.Ops[p.Op].Epoch

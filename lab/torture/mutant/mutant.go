@@ -7,8 +7,8 @@
 // the mutant no longer applies and must be adapted. A declaration may move to another file, and the
 // code may move within its declaration.
 //
-// make torture/mutants tries all mutants. make torture/sample, of which CI runs a half, tries one
-// for each promise: of the mutants with the same first rule, the first that is not Slow.
+// make torture/mutants tries all mutants. make torture/sample tries one for each promise: the first
+// of all mutants with the same first rule that is not Slow. CI runs half of the sample.
 //
 // To add a mutant:
 //
@@ -23,7 +23,7 @@
 //  4. go run . mutants -v -mutant NAME prints the rules that were found broken. A mutant that
 //     survives needs another fault, a longer Duration, or a new rule: its name in rule/rule.go, its
 //     check in package check, and a history that breaks it in check_test.go.
-//  5. make generate writes it into docs/evidence.md.
+//  5. make generate adds the mutant to docs/evidence.md.
 package mutant
 
 import (
@@ -55,8 +55,8 @@ type Mutant struct {
 	Faults []fault.Name
 	// Settings are settings of the servers, name=value. A promise can also be broken by a setting.
 	Settings []string
-	// Rules are rules of the checker of which a run must find one broken. A mutant that is found
-	// only by another rule counts as not found.
+	// Rules are rules of the checker. A run must find at least one of them broken. A mutant that is
+	// found only by another rule counts as not found.
 	Rules []rule.Rule
 	// Slow reports that finding the violation takes more than some seconds.
 	Slow bool
@@ -202,13 +202,13 @@ const longer = 3
 type Verdict struct {
 	Caught bool
 	Rules  []rule.Rule // rules that were found broken, each once
-	Seed   uint64      // of the last run
+	Seed   uint64      // the seed of the last run
 	Took   time.Duration
-	Report string // of the last run
+	Report string // the report of the last run
 }
 
-// Try runs a program under the conditions of the mutant, with one seed after the other, until it is
-// caught: a run finds one of m.Rules broken. It returns the verdict of the last run.
+// Try runs a program under the conditions of the mutant, with one seed after the other, until the
+// mutant is caught: a run finds one of m.Rules broken. It returns the verdict of the last run.
 func (m *Mutant) Try(ctx context.Context, program string, seeds []uint64) (*Verdict, error) {
 	begin := time.Now()
 	v := &Verdict{}

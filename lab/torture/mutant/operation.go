@@ -157,7 +157,8 @@ func operationMutants() []Mutant {
 	return all
 }
 
-// stamped is a further assignment of the statements that claim operations.
+// stamped is a piece of the SQL that claims operations. It stores the time of the claim and, after
+// three deaths, delays the next claim.
 const stamped = "    taken_at = pg_catalog.clock_timestamp(), deaths = taken.deaths,\n" +
 	"    wake_at = CASE WHEN taken.deaths OPERATOR(pg_catalog.<) 3 THEN o.wake_at\n" +
 	"                   ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 second'::pg_catalog.interval OPERATOR(pg_catalog.*)\n" +

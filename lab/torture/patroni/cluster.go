@@ -83,7 +83,8 @@ func (c *Cluster) members(ctx context.Context) []member {
 	return nil
 }
 
-// KillLeader kills Patroni and Postgres on the leader with SIGKILL. revive starts the node again.
+// KillLeader kills Patroni and Postgres on the leader with SIGKILL. The function revive starts the
+// node again.
 func (c *Cluster) KillLeader(ctx context.Context) (revive func() error, err error) {
 	var leader member
 	err = await(ctx, c.name+" has a leader", func() bool {
@@ -105,8 +106,8 @@ func (c *Cluster) KillLeader(ctx context.Context) (revive func() error, err erro
 	return func() error { return c.run(i) }, nil
 }
 
-// kill ends a node: first Patroni, which would restart Postgres, and then Postgres. SIGKILL is sent
-// to the backends too, because they would survive the postmaster for a while.
+// kill ends a node: first Patroni, which would restart Postgres, and then Postgres. It sends
+// SIGKILL also to the backends, because they would survive the postmaster for a while.
 func (c *Cluster) kill(i int, sig syscall.Signal) {
 	if c.patronis[i] != nil {
 		c.patronis[i].Kill()

@@ -22,7 +22,7 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// programs holds the paths of the installed programs, and the user, directory and password for
+// programs has the paths of the installed programs, and the user, directory and password for
 // running them.
 type programs struct {
 	patroni, etcd string
@@ -133,7 +133,7 @@ func (s *System) Clusters(ctx context.Context, nodes map[string]int) (map[string
 	return clusters, failed
 }
 
-// KillEtcdLeader kills the leader of etcd. revive starts it again.
+// KillEtcdLeader kills the leader of etcd. The function revive starts that node again.
 func (s *System) KillEtcdLeader(ctx context.Context) (revive func() error, err error) {
 	i := 0
 	err = await(ctx, "etcd has a leader", func() (led bool) {
@@ -158,7 +158,7 @@ func (s *System) Close() {
 	if s.etcd != nil {
 		s.etcd.stop()
 	}
-	_ = os.RemoveAll(s.dir) // leftovers remain in the temporary directory
+	_ = os.RemoveAll(s.dir) // a failure only leaves files in the temporary directory
 }
 
 // etcd is a cluster of three nodes. It works as long as two are running.
@@ -227,7 +227,7 @@ func (e *etcd) stop() {
 	}
 }
 
-// call sends a request to an HTTP API and decodes the response into into.
+// call sends a request to an HTTP API and decodes the JSON response.
 func call(ctx context.Context, method, url string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -243,7 +243,7 @@ func call(ctx context.Context, method, url string, into any) error {
 	return json.NewDecoder(response.Body).Decode(into)
 }
 
-// await polls is until it returns true. It fails if ctx ends first.
+// await polls the function until it returns true. It fails if ctx ends first.
 func await(ctx context.Context, what string, is func() bool) error {
 	for !is() {
 		select {

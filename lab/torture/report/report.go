@@ -23,11 +23,11 @@ type Leg struct {
 	Took        time.Duration
 	Faults      []fault.Event
 	Failures    []string // why the leg failed, independent of violations
-	rule.Result          // empty if there was nothing to check
+	rule.Result          // what the checkers found; empty if there was nothing to check
 }
 
-// Print prints the report of a leg: the first two violations of each rule in full, and the number of
-// each.
+// Print prints the report of a leg. It prints the first two violations of each rule in full, and
+// for each rule the number of its violations.
 func Print(w io.Writer, leg *Leg) {
 	fmt.Fprintf(w, "\n%s: seed %d, %v, %d calls on %d keys, %d faults", leg.Name, leg.Seed, leg.Took.Round(time.Second), leg.Calls, leg.Keys, len(leg.Faults))
 	kinds := make(map[fault.Name]int)
@@ -73,10 +73,10 @@ const VerdictFile = "verdict.json"
 
 // Verdict is the result of a run, for programs.
 type Verdict struct {
-	Broken []rule.Rule         // without duplicates
-	Failed map[string][]string // by leg: why it failed
+	Broken []rule.Rule         // the rules that were broken, each once
+	Failed map[string][]string // the reasons why a leg failed, by leg
 
-	Histories, Steps int // that the model accepts
+	Histories, Steps int // numbers of the histories that the model accepts, and of their steps
 }
 
 // Add adds the results of a leg.

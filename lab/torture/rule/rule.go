@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Rule is a sentence that is true of every run in which all promises were kept.
+// Rule is the sentence that states a rule. It is true of every run in which all promises were kept.
 type Rule string
 
 // Violation is a promise that was not kept.
@@ -15,7 +15,7 @@ type Violation struct {
 	Rule       Rule
 	Scope, Key string // empty if the violation is not about one key
 	Detail     string
-	History    []string // what led to it
+	History    []string // the events that led to it
 }
 
 func (v Violation) String() string {
@@ -39,8 +39,8 @@ type Result struct {
 	Unchecked  []string // keys whose history is too large for the model
 	Calls      int
 	Keys       int
-	Histories  int // that the model accepts: of keys, or of operations
-	Steps      int // of the model, in these
+	Histories  int // number of histories, of keys or operations, that the model accepts
+	Steps      int // number of steps of the model in these histories
 }
 
 // Rules that package check verifies with the history of a key.
@@ -48,9 +48,9 @@ const (
 	Once       Rule = "a key is executed once in its retention period"
 	Order      Rule = "every history is a behavior of the model"
 	Nothing    Rule = "a call that returns an error has committed nothing"
-	Free       Rule = "a key that no other call uses is not in progress" // only without faults
+	Free       Rule = "a key that no other call uses is not in progress" // checked only without faults
 	Live       Rule = "a key whose answer is known and retained is not in progress"
-	Holder     Rule = "a call waits in vain only while another has the key" // only without faults
+	Holder     Rule = "a call waits in vain only while another has the key" // checked only without faults
 	Told       Rule = "a fn that ends its transaction gets an error"
 	Success    Rule = "an acknowledged success has its effect"
 	OwnAnswer  Rule = "a call that executed answers with its own execution"
@@ -78,10 +78,10 @@ const (
 	Completed     Rule = "a completed record has exactly one effect"
 	Rejected      Rule = "a rejected record has no effect"
 	SameRequest   Rule = "record and effect are of the same key and request"
-	Record        Rule = "an effect has its record, or a successor after its retention" // not if the clock jumped
+	Record        Rule = "an effect has its record, or a successor after its retention" // not checked if the clock jumped
 	OneEffect     Rule = "an operation has one effect"
-	Retained      Rule = "a record that is retained is not purged"      // not if the clock jumped
-	Grace         Rule = "an expired record is not purged in its grace" // not if the clock jumped
+	Retained      Rule = "a record that is retained is not purged"      // not checked if the clock jumped
+	Grace         Rule = "an expired record is not purged in its grace" // not checked if the clock jumped
 	WholeEffect   Rule = "an effect is there as a whole"
 	Balances      Rule = "balances are the sums of the entries"
 	WholeCaller   Rule = "the writes of the caller of DoTx are committed as a whole"
@@ -96,7 +96,7 @@ const (
 const (
 	NoGoroutine Rule = "no goroutine is left over"
 	Tenant      Rule = "an answered write of a tenant is stored once, at the home of the tenant"
-	Recovers    Rule = "the server recovers with every acknowledged commit" // otherwise there is no state to check
+	Recovers    Rule = "the server recovers with every acknowledged commit" // if not, there is no state to check
 )
 
 // Rules about operations that package audit verifies.
@@ -116,11 +116,11 @@ const (
 	SameAnswer  Rule = "all callers of an operation get the same answer"
 	OneOutcome  Rule = "a key has one outcome"
 	Signalled   Rule = "a signal that came in time is received"
-	OneWorker   Rule = "one process at a time works on an operation" // only without faults
+	OneWorker   Rule = "one process at a time works on an operation" // checked only in the calm period
 	Epoch       Rule = "every commit of an operation is a step of the model"
 )
 
-// Further rules about operations. They matter if the code changes, functions fail or calls are
+// Further rules about operations. Most matter only if the code changes, functions fail or calls are
 // declined.
 const (
 	InDoubt   Rule = "a call that was begun is recorded, and no step is put before it"
@@ -135,7 +135,7 @@ const (
 	Anew      Rule = "a call that waits for an operation that is canceled begins no other one"
 	Awaited   Rule = "a call that waited for an operation gets the outcome of that operation"
 	Innocent  Rule = "an operation is parked for too many deaths only if it causes them"
-	Woken     Rule = "a claimed operation is worked on, or claimed again within seconds" // only without faults
+	Woken     Rule = "a claimed operation is worked on, or claimed again within seconds" // checked only in the calm period
 	Child     Rule = "a child is begun once, together with the step of its parent"
 	ChildTold Rule = "a parent sees the recorded outcome of its child"
 	ChildCut  Rule = "a canceled operation cancels the child that it awaits"
@@ -155,6 +155,6 @@ const (
 	Dead         Rule = "a dead letter has had all its attempts"
 	Forged       Rule = "another payload under a known id is refused"
 	DoneTold     Rule = "a message that a consumer reports as done has its effect"
-	InTime       Rule = "a message is published within two seconds of its commit, or of when it is due" // only without faults
+	InTime       Rule = "a message is published within two seconds of its commit, or of when it is due" // checked only without faults
 	NoDeadlock   Rule = "batches do not deadlock, whatever the order of their messages"
 )

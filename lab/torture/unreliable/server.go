@@ -14,28 +14,30 @@ import (
 	"time"
 )
 
-// act is the failure of one request.
+// act is the way in which a request fails.
 type act int
 
 const (
 	nothing    act = iota
-	refuse         // before the request is executed
-	drop           // before the request is executed
-	loseAnswer     // after the request was executed
+	refuse         // answer 503 before the request is executed
+	drop           // close the connection before the request is executed
+	loseAnswer     // close the connection after the request was executed
 	killBefore     // kill the caller before the request is executed
-	kill           // kill the caller after it was executed
+	kill           // kill the caller after the request was executed
 	killSoon       // kill the caller about when it gets the answer
 )
 
-// Odds are the probabilities of failures: how many of Of requests fail in each way.
+// Odds are the probabilities of failures: each number is how many of every Of requests fail in this
+// way.
 type Odds struct {
-	Stream                                                   uint64 // of the random numbers
-	Slow                                                     []Slow // of twenty requests
+	Stream                                                   uint64 // selects the sequence of random numbers
+	Slow                                                     []Slow // delays of some of every twenty requests
 	Of                                                       int
 	Refused, Dropped, Lost, KilledBefore, Killed, KilledSoon int
 }
 
-// Slow makes a number of requests slow: each takes up to Most before and after it is executed.
+// Slow makes some requests slow: each of them takes up to Most before it is executed, and again
+// afterwards.
 type Slow struct {
 	Requests int
 	Most     time.Duration
@@ -70,7 +72,8 @@ func Open(seed uint64, odds Odds) (*Server, error) {
 // Address returns the address at which the server listens.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// KillBy sets the function that kills the worker in a slot. If it is nil, no worker is killed.
+// KillBy sets the function that kills the worker in a slot. If the function is nil, no worker is
+// killed.
 func (s *Server) KillBy(kill func(slot int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,17 +98,19 @@ func (s *Server) Calm() {
 // Close closes the server.
 func (s *Server) Close() { _ = s.server.Close() }
 
-// Call is a request, with the slot of the calling worker.
+// Call is a request together with the slot of the worker that sends it.
 type Call[Q any] struct {
 	Slot int
 	What Q
 }
 
-// Request is a kind of requests, named by its path. The answer to a Q is an R.
+// Request is a kind of request, named by its path. Q is the type of the request, and R is the type
+// of the answer.
 type Request[Q, R any] string
 
-// Handle makes the server execute the requests by do, which returns the answer and its status. If it
-// is not nil, first is called for each request before anything can fail.
+// Handle makes the server execute the requests with the function do, which returns the answer and
+// its HTTP status. The function first, which may be nil, is called for each request before anything
+// can fail.
 func (path Request[Q, R]) Handle(s *Server, first func(*Q), do func(*Q) (R, int)) {
 	s.mux.HandleFunc("POST /"+string(path), func(w http.ResponseWriter, r *http.Request) {
 		var call Call[Q]
@@ -125,8 +130,8 @@ func (path Request[Q, R]) Handle(s *Server, first func(*Q), do func(*Q) (R, int)
 	})
 }
 
-// do executes the request of the worker in slot, or fails before or after it. It returns whether the
-// handler should write an answer.
+// do executes a request from the worker in the slot, or fails before or after the execution. It
+// reports whether the handler should write an answer.
 func (s *Server) do(w http.ResponseWriter, slot int, do func()) (tell bool) {
 	slow, fails := s.draw()
 	time.Sleep(slow)

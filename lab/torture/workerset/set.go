@@ -1,6 +1,6 @@
 // Package workerset supervises the worker processes of a run. It replaces a killed worker at once
-// by another process in the same slot, with a history file of its own. Each slot has a proxy in
-// front of the server, which outlives the workers.
+// by another process in the same slot, which writes a history file of its own. Each slot has a
+// proxy in front of the server. The proxy outlives the workers.
 package workerset
 
 import (
@@ -25,12 +25,12 @@ import (
 // Options configure a set.
 type Options struct {
 	Dir    string        // directory of the histories
-	Worker config.Config // of each worker; the set fills in what differs
+	Worker config.Config // common to all workers; the set fills in what differs
 	DSNs   []string      // one for each slot
-	Pooled []bool        // by slot: the DSN is that of a pooler
+	Pooled []bool        // whether the DSN of a slot is that of a pooler
 }
 
-// Set is the workers of a run.
+// Set is the set of workers of a run.
 type Set struct {
 	options  Options
 	slots    []*slot
@@ -118,13 +118,13 @@ func (c *Set) config(s *slot) config.Config {
 	return of
 }
 
-// slot runs one worker after another.
+// slot runs one worker process after another.
 type slot struct {
 	set         *Set
 	number      int
 	incarnation int
 	proxy       *pgproxy.Proxy
-	err         error // of the supervision; read after keep has returned
+	err         error // why the supervision ended; read after keep has returned
 
 	mu     sync.Mutex
 	worker *Worker
@@ -138,8 +138,8 @@ type Worker struct {
 	stderr bytes.Buffer
 }
 
-// Launch starts a worker: this program with the argument "worker". It sends the configuration to
-// the standard input and leaves that open.
+// Launch starts a worker: this program with the argument "worker". It writes the configuration to
+// the standard input of the worker, and leaves the input open.
 func Launch(c config.Config) (*Worker, error) {
 	encoded, err := json.Marshal(c)
 	if err != nil {
@@ -160,8 +160,8 @@ func Launch(c config.Config) (*Worker, error) {
 	return w, err
 }
 
-// Wait waits for the end of the worker. killed reports that it was killed by SIGKILL, or by a
-// SIGTERM that came before it had installed its handler. Neither is an error.
+// Wait waits for the end of the worker. killed reports that SIGKILL ended it, or a SIGTERM that
+// came before it had installed its handler. In both cases the error is nil.
 func (w *Worker) Wait() (killed bool, err error) {
 	<-w.Done()
 	state := w.cmd.ProcessState
@@ -220,7 +220,7 @@ func (s *slot) stopping() bool {
 func (s *slot) signal(sig syscall.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.worker == nil { // it could not be started
+	if s.worker == nil { // the worker could not be started
 		return os.ErrProcessDone
 	}
 	return s.worker.Signal(sig)

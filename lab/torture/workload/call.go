@@ -17,14 +17,14 @@ type call struct {
 	*plan
 	op      history.Op
 	history *history.Writer
-	runs    int // of fn, so far
+	runs    int // number of runs of fn so far
 	inBatch bool
 
 	endContext context.CancelFunc
 }
 
-// make executes the call and records when it began, when it ended, and its outcome. It runs the
-// call in a goroutine of its own, so that it returns even if fn panics or calls runtime.Goexit.
+// make executes the call and records when it began, when it ended, and its outcome. The call runs
+// in a goroutine of its own, so that make returns even if fn panics or calls runtime.Goexit.
 func (c *call) make() history.Outcome {
 	c.history.Append(history.Event{At: history.Now(), Kind: history.KindCall, Op: c.op, Call: c.call()})
 	ended := make(chan *history.Return, 1)
@@ -57,8 +57,8 @@ func (c *call) ask(ctx context.Context) *history.Return {
 	return answerOf(idem.Do(ctx, c.pool, c.scope, c.key, c.hash(), fn, c.options()...))
 }
 
-// askJSON calls DoJSON. It encodes the returned value again and takes that for the body of the
-// response: the checker then finds any difference between the value and the committed body.
+// askJSON calls DoJSON. It encodes the returned value again and uses the encoding as the body of
+// the response, so that the checker finds any difference between the value and the committed body.
 func (c *call) askJSON(ctx context.Context, fn func(pgx.Tx) (idem.Response, error)) *history.Return {
 	value, result, err := idem.DoJSON(ctx, c.pool, c.scope, c.key, c.hash(), func(tx pgx.Tx) (Answer, error) {
 		resp, err := fn(tx)
@@ -79,12 +79,12 @@ func (c *call) join(ctx context.Context, fn func(pgx.Tx) (idem.Response, error))
 	if err != nil {
 		return answerOf(idem.Result{}, err)
 	}
-	defer conn.Release() // after commit has returned
+	defer conn.Release() // the deferred Release runs after commit has returned
 	tx, err := conn.BeginTx(ctx, c.txOptions)
 	if err != nil {
 		return answerOf(idem.Result{}, err)
 	}
-	defer tx.Rollback(context.Background()) // also if fn panics
+	defer tx.Rollback(context.Background()) // fn may panic
 	answer, goesOn := c.within(ctx, tx, fn)
 	if goesOn {
 		return afterOwnCommit(answer, commit(ctx, tx))
@@ -111,9 +111,9 @@ func (c *call) within(ctx context.Context, tx pgx.Tx, fn func(pgx.Tx) (idem.Resp
 	return answer, true
 }
 
-// rollsBack reports whether the caller of DoTx rolls back after this answer. Normally it does so
-// after a failure. With keepOn it commits after a failure and rolls back after a success. The
-// caller of a batch never rolls back after a success.
+// rollsBack reports whether the caller of DoTx rolls back after this answer. Normally the caller
+// does so after a failure. With keepOn, the caller commits after a failure and rolls back after a
+// success. The caller of a batch never rolls back after a success.
 func (c *call) rollsBack(answer *history.Return) bool {
 	if answer.Outcome == history.Ended {
 		return true
@@ -143,8 +143,8 @@ func partOf(answer *history.Return) string {
 	return ledger.PartRefused
 }
 
-// afterOwnCommit turns the answer of a DoTx into its outcome after the caller's COMMIT returned
-// err.
+// afterOwnCommit turns the answer of a DoTx into its outcome after the COMMIT of the caller, which
+// returned err.
 func afterOwnCommit(answer *history.Return, err error) *history.Return {
 	if err == nil || answer.Outcome != history.Executed {
 		return answer
@@ -160,10 +160,10 @@ func afterOwnCommit(answer *history.Return, err error) *history.Return {
 // commit commits a transaction of the worker itself, and makes sure that the COMMIT is never
 // canceled.
 //
-// When the context ends, pgx sends a CancelRequest. A COMMIT that waits for a standby takes it as
-// "do not wait": other sessions then see as committed what a failover would lose, and the checker
-// would attribute that to the library. A CancelRequest with a wrong secret is ignored by the
-// server, so the secret is inverted during the COMMIT.
+// When the context ends, pgx sends a CancelRequest. A COMMIT that waits for a standby then stops
+// waiting: other sessions see its writes, although a failover would lose them, and the checker
+// would attribute that to the library. The server ignores a CancelRequest with a wrong secret, so
+// the secret is inverted during the COMMIT.
 func commit(ctx context.Context, tx pgx.Tx) error {
 	conn := tx.Conn().PgConn()
 	invert(conn.SecretKey())
@@ -180,8 +180,8 @@ func invert(secret []byte) {
 	}
 }
 
-// batch is many calls of DoTx in one transaction. Their answers become true when the transaction
-// commits, so the history gives all of them the beginning and the end of the batch.
+// batch is a number of calls of DoTx in one transaction. Their answers become true when the
+// transaction commits, so the history gives all of them the beginning and the end of the batch.
 type batch []*call
 
 // make executes the calls and records when the batch began, when it ended, and the outcomes.
@@ -202,8 +202,9 @@ func (b batch) make() history.Outcome {
 	return answers[len(b)-1].Outcome
 }
 
-// ask executes the calls in one transaction and returns their outcomes. If a call fails and its
-// caller does not continue, the transaction is rolled back and the later calls are not made.
+// ask executes the calls in one transaction and returns their outcomes. After a failed call, the
+// caller may decide not to continue. The transaction is then rolled back, and the later calls are
+// not made.
 func (b batch) ask(ctx context.Context, last *call) []*history.Return {
 	answers := make([]*history.Return, len(b))
 	for i := range b {
@@ -213,7 +214,7 @@ func (b batch) ask(ctx context.Context, last *call) []*history.Return {
 	if err != nil {
 		return answers
 	}
-	defer conn.Release() // after commit has returned
+	defer conn.Release() // the deferred Release runs after commit has returned
 	tx, err := conn.BeginTx(ctx, last.txOptions)
 	if err != nil {
 		return answers

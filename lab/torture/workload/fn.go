@@ -15,19 +15,20 @@ import (
 	"github.com/idem-go/idem/lab/torture/ledger"
 )
 
-// The kinds of fn. Each writes its effect first, so that there is something to undo.
+// The kinds of fn, by what it does. Each writes its effect first, so that there is something to
+// undo.
 const (
 	fnOK          = "ok"
 	fnSlow        = "slow"            // may take longer than the TTL
 	fnSavepoint   = "savepoint"       // a statement fails under a savepoint, which is allowed
 	fnFail        = "fail"            // returns an error
-	fnFailLate    = "slow, then fail" // when other calls are waiting
+	fnFailLate    = "slow, then fail" // returns an error late, when other calls are waiting
 	fnReject      = history.Reject
 	fnPanic       = "panic"
 	fnGoexit      = "goexit"
-	fnSwallow     = "swallow an SQL error" // returns a response after the error
+	fnSwallow     = "swallow an SQL error" // returns a response although a statement failed
 	fnTooLarge    = "too large a response"
-	fnCancel      = "end the context" // about when COMMIT is sent
+	fnCancel      = "end the context" // the context ends about when COMMIT is sent
 	fnCommit      = history.Commit
 	fnRollback    = history.Rollback
 	fnRollbackSQL = history.RollbackSQL

@@ -23,12 +23,12 @@ type plan struct {
 	txOptions pgx.TxOptions
 	ttl       time.Duration
 	wait      time.Duration
-	timeout   time.Duration // of the context
-	retries   int           // negative for the default
+	timeout   time.Duration // timeout of the context of the call
+	retries   int           // maximum number of retries; negative for the default
 	transfer  ledger.Transfer
 	slow      time.Duration // the duration of a slow fn
 	padding   int           // extra bytes in the response
-	cancel    time.Duration // for fnCancel: from fn to the end of the context
+	cancel    time.Duration // delay between fnCancel and the end of the context
 	early     bool          // fn writes the transfer before the effect
 	keepOn    bool          // the caller of DoTx commits after a failure and rolls back after a success
 	likely    bool          // use WithReplayLikely
@@ -71,7 +71,7 @@ func newPlan(r *rand.Rand, c *config.Config, pools []*pgxpool.Pool, now time.Dur
 	if life > 0 && r.IntN(20) == 0 {
 		life -= 1 + r.IntN(min(life, 3))
 	}
-	hot := r.Float64() // squared below, so that low numbers are used more often
+	hot := r.Float64() // squared below, which favors low numbers
 	number := int(hot * hot * float64(c.Keys))
 	p := &plan{
 		verb: pick(r, verbs), fn: pick(r, fns),
@@ -105,15 +105,16 @@ func newPlan(r *rand.Rand, c *config.Config, pools []*pgxpool.Pool, now time.Dur
 	return p
 }
 
-// batchSize is the number of calls of a batch. The last calls are beyond the number for which the
-// library takes a savepoint and a lock each.
+// batchSize is the number of calls of a batch. The library takes a savepoint and a lock for each of
+// the first calls only, and this number is large enough for calls beyond them.
 const batchSize = 40
 
 // makeBatch makes the call the last one of a batch.
 //
-// Most keys of a batch are used by batches only, so that most of its calls execute. The ranges of
-// keys of different batches overlap, so that some calls are replays. All calls of a batch use one
-// account that only batches use: a long transaction would otherwise block all other calls.
+// Most keys of a batch are used by batches only, so that most calls of the batch execute. The
+// ranges of keys of different batches overlap, so that some calls are replays. All calls of a batch
+// use one account that only batches use: the long transaction of the batch would otherwise block
+// all other calls.
 func (p *plan) makeBatch(r *rand.Rand, life int) {
 	p.txOptions, p.timeout, p.keepOn = pgx.TxOptions{}, 4*time.Second, r.IntN(4) > 0
 	p.fn = choose(r, fnOK, fnFail, fnReject, fnSwallow, fnTooLarge)

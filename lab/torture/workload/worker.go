@@ -1,6 +1,6 @@
 // Package workload is the program of a worker process. It makes many concurrent calls on few keys,
-// chosen from a seed so that everything that can happen to a call does happen. It knows nothing of
-// the faults and does not judge. It records what it did and which answers it got.
+// chosen from a seed so that everything that can happen to a call does happen. It has no knowledge
+// of the faults and judges nothing: it records what it did and which answers it got.
 package workload
 
 import (
@@ -65,8 +65,8 @@ func Work(input io.Reader) error {
 	for _, p := range pools {
 		p.Close()
 	}
-	// The presence of a process outlives its users by some seconds, so the workers of operations and
-	// messages do not look for leaked goroutines.
+	// Operations and messages keep a session that shows that the process is alive. Its goroutines
+	// outlive their users by some seconds, so these workers do not look for leaked goroutines.
 	if err == nil && c.Bank == "" && c.Broker == "" {
 		exit := history.Event{At: history.Now(), Kind: history.KindExit, Op: c.Op(0)}
 		if err := goleak.Find(before); err != nil {
@@ -120,9 +120,10 @@ func pause(r *rand.Rand, outcome history.Outcome) time.Duration {
 	return 0
 }
 
-// startPurging purges expired records, as every process of a service does, until ctx ends or stop
-// is called. stop waits for the end of the purge. Errors are ignored, because callers do not depend
-// on a purge; package ledger finds what a purge deletes wrongly.
+// startPurging purges expired records, as every process of a service does, until ctx ends or the
+// returned function stop is called. stop waits for the end of the purge. Errors are ignored,
+// because callers do not depend on a purge. Package ledger finds records that a purge deleted
+// wrongly.
 func startPurging(ctx context.Context, c *config.Config) (stop func(), err error) {
 	p, err := c.Pool(2, 1)
 	if err != nil {
@@ -147,8 +148,9 @@ var purging = purge.Options{
 
 func run(ctx context.Context, p *pgxpool.Pool) { _ = purge.Run(ctx, p, purging) }
 
-// interrupt purges and clears the owner of the sweep now and then. A purger that was killed would
-// otherwise own the sweep for a while. A purger that is alive notices that it lost the sweep.
+// interrupt purges, and now and then it clears the owner of the sweep, which is the shared progress
+// of all purgers. A purger that was killed would otherwise own the sweep for a while. A purger that
+// is alive notices that it lost the sweep.
 func interrupt(ctx context.Context, p *pgxpool.Pool) {
 	for ctx.Err() == nil {
 		if rand.IntN(8) == 0 {
