@@ -176,7 +176,7 @@ func (c *Client) Close() error {
 
 func (c *Client) backoff(retry int) time.Duration {
 	limit := cmp.Or(c.MaxBackoff, 10*time.Second)
-	if least := cmp.Or(c.MinBackoff, 250*time.Millisecond); retry < 30 && least<<retry < limit {
+	if least := cmp.Or(c.MinBackoff, 250*time.Millisecond); least < limit>>retry { // least<<retry could overflow
 		limit = least << retry
 	}
 	return rand.N(limit + 1)
