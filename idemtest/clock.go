@@ -11,9 +11,9 @@ import (
 )
 
 // Advance moves all times that idem stores in the database of pool into the past by d, in one
-// transaction. The effect is that of a clock that jumps ahead by d: records expire, retry delays
-// and deadlines of operations end, and delayed messages become due. Advance changes neither now()
-// nor the tables of the application.
+// transaction. idem then behaves as if its clock had jumped ahead by d: records expire, retry
+// delays end, deadlines of operations pass, and delayed messages become due. Advance changes
+// neither now() nor the tables of the application.
 func Advance(t testing.TB, pool *pgxpool.Pool, d time.Duration) {
 	t.Helper()
 	err := pgx.BeginFunc(context.Background(), pool, func(tx pgx.Tx) error {
@@ -35,8 +35,8 @@ func Advance(t testing.TB, pool *pgxpool.Pool, d time.Duration) {
 }
 
 // momentsSQL returns an UPDATE statement for each table of idem that has columns of type
-// timestamptz. Each statement subtracts $1 from all of them. Partitions are left out, because the
-// UPDATE of the parent table covers them.
+// timestamptz. Each statement subtracts $1 from all these columns of its table. Partitions get no
+// statement of their own, because the UPDATE of the parent table covers them.
 const momentsSQL = `
 SELECT format('UPDATE %s SET %s', c.oid::regclass, string_agg(format('%1$I = %1$I - $1::interval', a.attname), ', '))
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid

@@ -8,44 +8,45 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A Delivery hands one message to the code under test, as the client of a broker does. If it
-// returns nil, the message is acknowledged and not delivered again. If it returns an error, the
-// message is redelivered.
+// A Delivery passes one message to the code under test, as the client library of a broker does. If
+// the Delivery returns nil, the message is acknowledged and not delivered again. If the Delivery
+// returns an error, the message is redelivered.
 type Delivery func(ctx context.Context, pool *pgxpool.Pool) error
 
-// ConsumerSuite configures Consumer. Deliver and Effects are required.
+// ConsumerSuite configures the test suite Consumer. The fields Deliver and Effects are required.
 type ConsumerSuite struct {
-	// New creates a database with Pool and everything in it that the consumer needs. The suite
-	// calls New once for every trial, and t ends with the trial. The default is Pool.
+	// New calls Pool to create a database, sets up everything in it that the consumer needs, and
+	// returns the pool. The suite calls New once for every trial. The cleanups of t run at the end
+	// of that trial. If New is nil, the suite calls Pool.
 	New func(t testing.TB) *pgxpool.Pool
 
-	// Deliver delivers a message that can be handled. It must be the same message each time, id and
-	// payload included.
+	// Deliver delivers a message that the consumer can handle. It must deliver the same message
+	// each time, id and payload included.
 	Deliver Delivery
 
 	// Next delivers a message with another id. The payload may be the same. If Next is nil, the
-	// suite skips this trial.
+	// suite skips the trial of a second message.
 	Next Delivery
 
 	// Other delivers another payload under the id of the first message. The consumer must not
 	// handle it, and must not discard it silently: it must return an error or insert a row into
-	// idem.dead_letters. If Other is nil, the suite skips this trial.
+	// idem.dead_letters. If Other is nil, the suite skips the trial of a changed payload.
 	Other Delivery
 
-	// Effects returns the number of effects so far: rows in the database, and calls to the fakes of
-	// other systems.
+	// Effects returns the number of effects so far. It counts the rows that the consumer wrote to
+	// the database and the calls that it made to the fakes of other systems.
 	Effects func(ctx context.Context, pool *pgxpool.Pool) (int, error)
 
-	// Patience and Within have the meaning of the fields of HandlerSuite.
+	// Patience and Within mean the same as in HandlerSuite.
 	Patience, Within time.Duration
 }
 
-// messagesSQL counts the messages that have been handled. A consumer can record them with package
-// inbox or under an idempotency key.
+// messagesSQL counts the messages that have been handled. It reads two tables, because a consumer
+// can record a message with package inbox or under an idempotency key.
 const messagesSQL = `SELECT (SELECT count(*) FROM idem.records WHERE state <> 'failed') + (SELECT count(*) FROM idem.inbox WHERE state = 'handled')`
 
-// Consumer tests that a consumer of messages keeps the promises of package inbox, under redelivery
-// and all faults. It reports like Handler.
+// Consumer tests that a consumer of messages keeps the promises of package inbox. It redelivers
+// messages and injects all faults. Like Handler, it reports each broken promise once, by t.Errorf.
 func Consumer(t testing.TB, s ConsumerSuite) {
 	t.Helper()
 	if s.Deliver == nil || s.Effects == nil {
@@ -63,7 +64,8 @@ func Consumer(t testing.TB, s ConsumerSuite) {
 	u.run()
 }
 
-// asCall converts a Delivery to a Call that returns "acknowledged". It returns nil for nil.
+// asCall converts deliver to a Call that returns "acknowledged". If deliver is nil, asCall returns
+// nil.
 func asCall(deliver Delivery) Call {
 	if deliver == nil {
 		return nil
@@ -71,8 +73,8 @@ func asCall(deliver Delivery) Call {
 	return func(ctx context.Context, pool *pgxpool.Pool) (any, error) { return "acknowledged", deliver(ctx, pool) }
 }
 
-// requireDeadLetter reports a consumer that has acknowledged another payload under the same id and
-// has written no dead letter.
+// requireDeadLetter reports a broken promise if the consumer acknowledged another payload under the
+// same message id and wrote no dead letter.
 func requireDeadLetter(u *suite, s *subject, given answer) {
 	u.Helper()
 	var letters int

@@ -20,21 +20,22 @@ import (
 // new database is a copy of a template, so that the migrations run once and not for each trial.
 type server struct {
 	config   *pgx.ConnConfig
-	template func() (string, error) // name of the template database; created on the first call
+	template func() (string, error) // returns the name of the template database; the first call creates the database
 	stuck    atomic.Bool            // a DROP DATABASE has timed out
 }
 
 const databaseLimit = time.Minute
 
-// These are the limits of a DROP DATABASE. The statement waits for every backend of the server,
-// even for a backend that is blocked on a write to its client. After the first timeout, later drops
-// use the shorter limit.
+// dropLimit bounds a DROP DATABASE. The statement waits for every backend of the server, even for a
+// backend that is blocked on a write to its client. After the first timeout, laterDropLimit bounds
+// all later drops, because they probably wait for the same backend.
 var (
 	dropLimit      = 30 * time.Second
 	laterDropLimit = time.Second
 )
 
-// create creates a database with idem's schema and drops it when the test ends.
+// create creates a database with idem's schema and returns its connection settings. A cleanup of t
+// drops the database.
 func (s *server) create(t testing.TB) *pgx.ConnConfig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), databaseLimit)
@@ -51,8 +52,8 @@ func (s *server) create(t testing.TB) *pgx.ConnConfig {
 	return s.database(name)
 }
 
-// drop drops a database. If the server does not answer in time, drop logs that the database may
-// still exist and does not fail the test.
+// drop drops a database. If the server does not answer in time, drop does not fail the test. It
+// only logs that the database may still exist.
 func (s *server) drop(t testing.TB, name string) {
 	t.Helper()
 	limit := dropLimit
@@ -71,19 +72,20 @@ func (s *server) drop(t testing.TB, name string) {
 	}
 }
 
-// clone creates the database name as a copy of template.
+// clone creates a database called name as a copy of the database template.
 func (s *server) clone(ctx context.Context, name, template string) error {
 	return whileInUse(ctx, func() error {
 		return runScripts(ctx, s.config, "CREATE DATABASE "+quoted(name)+" TEMPLATE "+quoted(template))
 	})
 }
 
-// whileInUse repeats try while Postgres reports that the database is in use, until ctx ends.
-// Postgres's own processes and other copies open a template only for a short time.
+// whileInUse calls try until Postgres no longer reports that the database is in use, or until ctx
+// ends. Retrying is enough, because background processes of Postgres and other clones use a
+// template only for a short time.
 func whileInUse(ctx context.Context, try func() error) error {
 	for {
 		err := try()
-		if !hasCode(err, "55006") { // object_in_use
+		if !hasCode(err, "55006") { // the SQLSTATE object_in_use
 			return err
 		}
 		select {
@@ -95,8 +97,8 @@ func whileInUse(ctx context.Context, try func() error) error {
 }
 
 // makeTemplate returns the name of a database with the current schema, and creates the database if
-// necessary. The name contains a hash of the schema, so that releases with different migrations can
-// share a server. The database is never dropped, so that later runs can use it.
+// necessary. The name contains a hash of the schema, so that releases of idem with different
+// migrations can share a server. The database is never dropped, so that later runs can use it.
 func (s *server) makeTemplate() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), databaseLimit)
 	defer cancel()
@@ -118,8 +120,8 @@ func (s *server) makeTemplate() (string, error) {
 }
 
 // build creates the template under a temporary name and renames it when the schema is complete. A
-// process that finds the name therefore finds a complete template. If another process has created
-// the template meanwhile, build returns nil.
+// database with the final name therefore always has the complete schema. If another process has
+// created the template meanwhile, build returns nil.
 func (s *server) build(ctx context.Context, name string) error {
 	draft := "idemtest_" + rand.Text()[:12]
 	err := s.clone(ctx, draft, "template0")
@@ -135,21 +137,22 @@ func (s *server) build(ctx context.Context, name string) error {
 		return nil
 	}
 	runScripts(ctx, s.config, "DROP DATABASE IF EXISTS "+quoted(draft))
-	// duplicate_database, or unique_violation in pg_database: another process was faster
+	// 42P04 is duplicate_database, and 23505 is a unique_violation in pg_database. Both mean that
+	// another process created the template first.
 	if hasCode(err, "42P04") || hasCode(err, "23505") {
 		return nil
 	}
 	return err
 }
 
-// database returns the configuration of the server with another database name.
+// database returns the connection settings of the server for the database called name.
 func (s *server) database(name string) *pgx.ConnConfig {
 	config := s.config.Copy()
 	config.Database = name
 	return config
 }
 
-// runScripts opens a connection, runs scripts on it and closes it.
+// runScripts opens a connection, runs the SQL scripts on it and closes it.
 func runScripts(ctx context.Context, config *pgx.ConnConfig, scripts ...string) error {
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {

@@ -10,15 +10,16 @@
 //	})
 //
 // [Handler], [Func], [Consumer] and [Operation] run your code many times. They send duplicates one
-// after another, at the same time, and late. They send another payload, another principal and
-// another key.
+// after another, at the same time, and late. They reuse the key with another payload and for
+// another principal, and they send other keys.
 //
-// They also inject faults at every statement: a cut connection, a lost answer (that of COMMIT
-// included), SQLSTATE 40001, a caller that goes away. Operation also kills the process at every
-// statement, and starts operations with the code of the previous release.
+// They also inject faults at every statement: a cut connection, a lost answer of the server (even
+// to COMMIT), SQLSTATE 40001, or a caller that cancels its context. Operation also simulates a
+// crash of the process at every statement. It can start operations with the code of the previous
+// release and resume them with the current code.
 //
-// After each trial a suite counts the effects. It compares them with the records in the database
-// and with the answers that the caller received.
+// Each trial uses a database of its own. After a trial, the suite counts the effects and compares
+// the count with the records in the database and with the answers that the caller received.
 //
 // A suite reports each broken promise once, by t.Errorf. The first line of the report names the
 // promise and is the same for every program. The next lines say what happened and how to fix it.
@@ -31,5 +32,5 @@
 // starts. The pool connects through a proxy. The proxy understands the Postgres protocol and
 // injects the faults.
 //
-// The package is for tests: it links testing, pgx and packages of idem.
+// Import the package only in tests, because it imports package testing.
 package idemtest

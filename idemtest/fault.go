@@ -10,23 +10,25 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// maxStatements is the maximum number of statements per execution that a suite breaks one by one.
+// maxStatements bounds the number of trials per fault: each trial injects the fault at a later
+// statement of an execution.
 const maxStatements = 64
 
 // fault describes one kind of fault that a suite injects into an execution.
 type fault struct {
 	kind   faultproxy.Kind
 	format string
-	// callerLeaves: the context of the caller is canceled when the fault fires.
+	// callerLeaves says that the context of the caller is canceled when the fault fires.
 	callerLeaves bool
-	// commits: the fault applies only to statements that commit.
+	// commitsOnly says that the fault is injected only at statements that commit.
 	commitsOnly bool
-	// once: the fault applies only to the first such statement, because it takes seconds.
+	// firstOnly says that only the first suitable statement gets the fault, because a trial of this
+	// fault takes seconds.
 	firstOnly bool
 }
 
-// faults lists all faults. format is for the number and the text of the statement. Lose must come
-// before the faults with commitsOnly, because it shows injectFaults which statements commit.
+// faults lists all faults. Each format takes the number and the SQL of the statement. Lose must
+// come before the faults with commitsOnly, because its trials show which statements commit.
 var faults = []fault{
 	{kind: faultproxy.Cut, format: "the connection was cut before statement %d (%s)"},
 	{kind: faultproxy.Lose, format: "the answer to statement %d (%s) was lost"},
@@ -38,17 +40,18 @@ var faults = []fault{
 		format: "every connection was cut before statement %d (%s; COMMIT), and the database was unavailable until the caller was answered"},
 }
 
-// injectFaults injects each fault at each statement and retries as a client would. The statement
-// number n goes up until an execution has fewer statements than that. After the first finding,
-// injectFaults continues with the next fault.
+// injectFaults runs a trial for each fault and each statement of an execution. In a trial, the
+// fault occurs at that statement, and the suite then retries as a client would. injectFaults
+// continues with the next fault after the last statement, or as soon as a trial finds a broken
+// promise.
 func (u *suite) injectFaults() {
 	u.Helper()
 	if testing.Short() {
 		u.injectFewFaults()
 		return
 	}
-	// commits holds the numbers of the statements that were answered by COMMIT. The fault Lose
-	// fills it in.
+	// commits contains the numbers of the statements that the server answered with COMMIT. The
+	// trials of the fault Lose fill this map.
 	commits := map[int]bool{}
 	for _, fault := range faults {
 		for n := range maxStatements {
@@ -62,13 +65,14 @@ func (u *suite) injectFaults() {
 			commits[n] = commits[n] || result.Commit
 		}
 		if u.isBroken(keyFree) {
-			return // every other fault would time out too and report the same
+			return // the other faults would time out too and report the same promise
 		}
 	}
 }
 
-// injectFewFaults is the short version of injectFaults: it breaks the first COMMIT with each fault
-// except the slow ones. The serialization failure goes to the first statement in a transaction.
+// injectFewFaults replaces injectFaults under go test -short. It injects each fault once, at the
+// first COMMIT, and leaves out the slow faults. Only the serialization failure occurs at the first
+// statement of a transaction instead.
 func (u *suite) injectFewFaults() {
 	u.Helper()
 	commit := max(0, u.flightsToCommit())
@@ -84,8 +88,7 @@ func (u *suite) injectFewFaults() {
 }
 
 // injectFault runs one trial: it injects f at statement n, counted from 0. result.Fired is false if
-// the execution had fewer statements. ok is false if the fault has not fired or a promise was
-// broken.
+// the execution had no statement n. ok is false if the fault did not fire or a promise was broken.
 func (u *suite) injectFault(f fault, n int) (result faultproxy.Result, ok bool) {
 	u.Helper()
 	u.trial(0, func(s *subject) {
@@ -104,7 +107,8 @@ func (u *suite) injectFault(f fault, n int) (result faultproxy.Result, ok bool) 
 			if f.kind == faultproxy.Outage {
 				s.pool.Reset()
 			}
-			// The server answered 40001, and the handler ignored it or ended its transaction.
+			// A handler that ignored the 40001, or ended its transaction because of it, has broken
+			// a promise of its own.
 			if broken, is := brokenTx(s, first); is && f.kind == faultproxy.Conflict {
 				u.breaks(broken, "%s; then the caller was answered %s", fmt.Sprintf(f.format, n+1, statementOf(result)), first.brief)
 				return
@@ -115,7 +119,7 @@ func (u *suite) injectFault(f fault, n int) (result faultproxy.Result, ok bool) 
 	return result, ok
 }
 
-// statementOf returns the SQL of a result, shortened for a report.
+// statementOf returns the SQL of the statement at which the fault fired, shortened for a report.
 func statementOf(result faultproxy.Result) string {
 	sql := result.SQL
 	if len(sql) > 80 {

@@ -15,45 +15,47 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// A Call calls the code under test once, as its callers do, and returns what the callers get. The
-// suite compares that value between duplicates. Of an idem.Result it compares the Response.
+// A Call calls the code under test once and returns the value that a caller gets. Duplicates must
+// get equal values. If the value is an idem.Result, the suite compares only its Response.
 type Call func(ctx context.Context, pool *pgxpool.Pool) (any, error)
 
-// FuncSuite configures Func, for a function that calls idem.Do, DoTx or DoJSON. Call and Effects
-// are required.
+// FuncSuite configures the test suite Func for a function that calls idem.Do, DoTx or DoJSON. The
+// fields Call and Effects are required.
 type FuncSuite struct {
-	// New creates a database with Pool and everything in it that the function needs. The suite
-	// calls New once for every trial, and t ends with the trial. The default is Pool.
+	// New calls Pool to create a database, sets up everything in it that the function needs, and
+	// returns the pool. The suite calls New once for every trial. The cleanups of t run at the end
+	// of that trial. If New is nil, the suite calls Pool.
 	New func(t testing.TB) *pgxpool.Pool
 
 	// Call makes a call that succeeds and has an effect. It must make the same call each time, key
 	// included.
 	Call Call
 
-	// Other makes a call with the same key and another payload, which must be refused. If Other is
-	// nil, the suite skips this trial.
+	// Other makes a call with the same key and another payload. The code must refuse this call. If
+	// Other is nil, the suite skips the trial of a changed payload.
 	Other Call
 
 	// Stranger makes a call with the same key and payload for another principal. The call must
-	// succeed and have its own effect. If Stranger is nil, the suite skips this trial.
+	// succeed and have its own effect. If Stranger is nil, the suite skips the trials of a second
+	// principal.
 	Stranger Call
 
 	// Next makes a call with another key. The call must succeed and have its own effect. If Next is
-	// nil, the suite skips this trial and does not detect a function that uses one key for all
-	// calls.
+	// nil, the suite skips the trial of a second key and cannot detect a function that uses one key
+	// for all calls.
 	Next Call
 
-	// Effects returns the number of effects so far: rows in the database, and calls to the fakes of
-	// other systems.
+	// Effects returns the number of effects so far. It counts the rows that the function wrote to
+	// the database and the calls that it made to the fakes of other systems.
 	Effects func(ctx context.Context, pool *pgxpool.Pool) (int, error)
 
-	// Patience and Within have the meaning of the fields of HandlerSuite.
+	// Patience and Within mean the same as in HandlerSuite.
 	Patience, Within time.Duration
 }
 
-// Func tests that a function keeps the promises of idem, and reports like Handler. The suite
-// retries after every error except those that the same call would meet again, such as
-// idem.ErrMismatch.
+// Func tests that a function keeps the promises of idem. Like Handler, it reports each broken
+// promise once, by t.Errorf. The suite retries a call after every error, unless a retry would get
+// the same error again, as with idem.ErrMismatch.
 func Func(t testing.TB, s FuncSuite) {
 	t.Helper()
 	if s.Call == nil || s.Effects == nil {
@@ -68,7 +70,9 @@ func Func(t testing.TB, s FuncSuite) {
 	u.run()
 }
 
-// poolFor creates a subject that has a pool but no requests yet. A nil make means Pool.
+// poolFor creates the subject of one trial: the code under test with its pool, but without any
+// requests yet. The result of make becomes the pool. If make is nil, the pool is the result of
+// Pool.
 func (u *suite) poolFor(sc *trialTB, make func(testing.TB) *pgxpool.Pool, effects func(context.Context, *pgxpool.Pool) (int, error)) *subject {
 	u.Helper()
 	if make == nil {
@@ -80,7 +84,7 @@ func (u *suite) poolFor(sc *trialTB, make func(testing.TB) *pgxpool.Pool, effect
 	return on
 }
 
-// calls returns an ask that makes call on the current pool of the subject. A panic counts as a
+// calls returns a function that invokes call with the pool that s has now. It reports a panic as a
 // failure that may be retried.
 func (s *subject) calls(call Call) ask {
 	if call == nil {
@@ -97,14 +101,14 @@ func (s *subject) calls(call Call) ask {
 	}
 }
 
-// final lists the errors that the same call would return again: a client does not retry them.
+// final lists the errors that a retry would get again. A client does not retry after them.
 var final = []error{
 	idem.ErrMismatch, idem.ErrInvalidKey, idem.ErrInvalidScope, idem.ErrInvalidHash, idem.ErrInvalidResponse,
 	idem.ErrResponseTooLarge, idem.ErrUnreadable, idem.ErrTxEnded, idem.ErrTxAborted, operation.ErrParked,
 }
 
-// answerTo converts the result of a Call to an answer. Errors in final and rejections are refusals.
-// Any other error means that the caller retries.
+// answerTo converts the result of a Call to an answer. A rejection, or an error from the list
+// final, becomes a refusal. After any other error the caller should retry.
 func answerTo(value any, err error) answer {
 	for _, refusal := range final {
 		if errors.Is(err, refusal) {

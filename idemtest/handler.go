@@ -18,46 +18,47 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-// HandlerSuite configures Handler. New, Request and Effects are required.
+// HandlerSuite configures the test suite Handler. The fields New, Request and Effects are required.
 type HandlerSuite struct {
-	// New creates a handler on a database from Pool, with everything in the database that the
-	// handler needs. The suite calls New once for every trial, some dozens of times. The handlers
-	// must not share state. t ends with the trial.
+	// New calls Pool to create a database, sets up everything in it that the handler needs, and
+	// returns a new handler with the pool. The suite calls New once for every trial, some dozens of
+	// times. The handlers must not share state. The cleanups of t run at the end of the trial.
 	New func(t testing.TB) (http.Handler, *pgxpool.Pool)
 
 	// Request returns a request that succeeds and has an effect. It must return the same request
 	// each time, key included.
 	Request func() *http.Request
 
-	// Other returns a request with the same key and another payload, which must be refused. If
-	// Other is nil, the suite skips this trial.
+	// Other returns a request with the same key and another payload. The handler must refuse this
+	// request. If Other is nil, the suite skips the trial of a changed payload.
 	Other func() *http.Request
 
 	// Stranger returns a request with the same key and payload from another principal. The request
-	// must succeed and have its own effect. If Stranger is nil, the suite skips this trial.
+	// must succeed and have its own effect. If Stranger is nil, the suite skips the trials of a
+	// second principal.
 	Stranger func() *http.Request
 
 	// Next returns a request with another key. The request must succeed and have its own effect. If
-	// Next is nil, the suite changes the header field Idempotency-Key of Request, if there is one.
-	// The handler must not answer that request as a duplicate.
+	// Next is nil, the suite sends Request with a changed Idempotency-Key header, if Request has
+	// this header. The handler must not treat the changed request as a duplicate.
 	Next func() *http.Request
 
-	// Effects returns the number of effects so far: rows in the database, and calls to the fakes of
-	// other systems.
+	// Effects returns the number of effects so far. It counts the rows that the handler wrote to
+	// the database and the calls that it made to the fakes of other systems.
 	Effects func(ctx context.Context, pool *pgxpool.Pool) (int, error)
 
-	// Patience is how long the suite retries after a fault before it reports that there is no
+	// Patience is how long the suite retries after a fault before it reports that no retry got an
 	// answer. The default is 30 seconds.
 	Patience time.Duration
 
-	// Within is the time after the first attempt during which a retry may come. The default is one
-	// hour.
+	// Within is how long after the first attempt a client may still retry. A retry that late must
+	// not be executed again. The default is one hour.
 	Within time.Duration
 }
 
-// Handler tests that an HTTP handler keeps the promises of idem, under duplicates and all faults.
-// It reports each broken promise once, by t.Errorf, with what happened and how to fix it.
-// docs/testing-reference.md explains every promise.
+// Handler tests that an HTTP handler keeps the promises of idem. It sends duplicates and injects
+// all faults. It reports each broken promise once, by t.Errorf. The report says what happened and
+// how to fix the handler. docs/testing-reference.md explains every promise.
 func Handler(t testing.TB, s HandlerSuite) {
 	t.Helper()
 	if s.New == nil || s.Request == nil || s.Effects == nil {
@@ -95,7 +96,8 @@ func (u *suite) sameRequests(request func() *http.Request) bool {
 	return one == two
 }
 
-// textOf returns method, URL, header and body of r as text, for comparison.
+// textOf returns the method, URL, header and body of r as one text, by which requests can be
+// compared.
 func textOf(r *http.Request) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s\n", r.Method, r.URL)
@@ -113,8 +115,8 @@ func bodyOf(r *http.Request) ([]byte, error) {
 	return io.ReadAll(r.Body)
 }
 
-// asResent returns r as a proxy or a second attempt might send it. It changes only header fields
-// that must not matter to the fingerprint.
+// asResent returns r as a proxy or a second attempt might send it. It changes only parts that must
+// not matter for the fingerprint, the hash by which idem recognizes the same request.
 func asResent(r *http.Request) *http.Request {
 	r.Header = r.Header.Clone()
 	if r.Header == nil {
@@ -131,11 +133,11 @@ func asResent(r *http.Request) *http.Request {
 	if r.Header.Get("Accept-Encoding") == "" {
 		r.Header.Set("Accept-Encoding", "identity")
 	}
-	r.TransferEncoding = []string{"chunked"} // received then sets ContentLength to -1
+	r.TransferEncoding = []string{"chunked"} // makes the function received set ContentLength to -1
 	return r
 }
 
-// similarKey returns a function that makes Request with the last letter or digit of its key
+// similarKey returns a function that returns Request with the last letter or digit of its key
 // changed. It returns nil if Next is set, or if Request has no key in its header.
 func (s HandlerSuite) similarKey() func() *http.Request {
 	key := s.Request().Header.Get("Idempotency-Key")
@@ -143,7 +145,7 @@ func (s HandlerSuite) similarKey() func() *http.Request {
 	if s.Next != nil || last < 0 {
 		return nil
 	}
-	// Both digits are hexadecimal, so that a UUID remains a UUID.
+	// The new character is a hexadecimal digit, so that a UUID remains a UUID.
 	other := byte('1')
 	if key[last] == other {
 		other = '2'
@@ -151,7 +153,7 @@ func (s HandlerSuite) similarKey() func() *http.Request {
 	return s.withKey(key[:last] + string(other) + key[last+1:])
 }
 
-// withKey returns a function that makes Request with key in its header.
+// withKey returns a function that returns Request with key as the Idempotency-Key header.
 func (s HandlerSuite) withKey(key string) func() *http.Request {
 	return func() *http.Request {
 		r := s.Request()
@@ -160,8 +162,9 @@ func (s HandlerSuite) withKey(key string) func() *http.Request {
 	}
 }
 
-// serve returns an ask that calls handler as a server would. A panic of the handler counts as a
-// failure that may be retried. serve returns nil if request is nil.
+// serve returns a function that passes a request to handler as an HTTP server would, and returns
+// the answer. It reports a panic of the handler as a failure that may be retried. If request is
+// nil, serve returns nil.
 func serve(handler http.Handler, request func() *http.Request) ask {
 	if request == nil {
 		return nil
@@ -195,11 +198,11 @@ func received(ctx context.Context, r *http.Request) *http.Request {
 	return r
 }
 
-// comparedFields lists the header fields that a replay must repeat.
+// comparedFields lists the header fields that a replayed response must repeat unchanged.
 var comparedFields = []string{"Content-Type", "Content-Encoding", "Content-Language", "Location", "Etag"}
 
-// answerOf converts a response to an answer. A duplicate must receive the same status, the compared
-// fields and the body.
+// answerOf converts a response to an answer. Its text contains what a duplicate must receive too:
+// the status, the fields in comparedFields and the body.
 func answerOf(response *http.Response) answer {
 	body, _ := io.ReadAll(response.Body)
 	text := fmt.Sprintf("%d\n", response.StatusCode)
@@ -224,12 +227,12 @@ func replayed(response *http.Response) bool {
 }
 
 // outcomeOf classifies a response as a client does (see package idemclient). A replayed failure is
-// final, also with status 5xx.
+// final, even with a status of 500 or above.
 func outcomeOf(response *http.Response, body []byte) outcome {
 	retryable := bytes.Contains(body, []byte(`"retryable":true`)) || bytes.Contains(body, []byte(`"retryable": true`))
 	switch status := response.StatusCode; {
 	case status == http.StatusAccepted && response.Header.Get("Location") != "" && bytes.Contains(body, []byte(`"operation_id":`)):
-		return again // the operation of idemhttp.Operate is in progress
+		return again // an operation that idemhttp.Operate has started is in progress
 	case status < 400:
 		return done
 	case replayed(response):

@@ -13,12 +13,12 @@ import (
 	"strings"
 )
 
-// localScript runs a server until the standard input of the script ends. The operating system
-// closes that pipe when the test process ends, also after a crash or SIGKILL. The script then stops
-// the server and deletes its data. It ignores the signals of the terminal, so that it can clean up
-// after Ctrl-C.
+// localScript is a shell script that runs a Postgres server until the standard input of the script
+// ends. That input is a pipe from the test process. The operating system closes the pipe when the
+// test process ends, even after a crash or SIGKILL. The script then stops the server and deletes
+// its data. It ignores signals from the terminal, so that it can clean up after Ctrl-C.
 //
-// The first line of output is "started" or an error text.
+// The first line of the script's output is "started" or an error text.
 const localScript = `
 trap '' INT TERM HUP
 dir=$(mktemp -d "${TMPDIR:-/tmp}/idemtest.XXXXXX") || exit 1
@@ -35,15 +35,15 @@ if [ -n "$!" ]; then kill -QUIT $!; wait $!; fi
 cd / && rm -rf "$dir"
 `
 
-// programDirs are the directories in which packages install PostgreSQL's programs. Most of them are
-// not in PATH.
+// programDirs are patterns of the directories in which packages install PostgreSQL's programs. Most
+// of these directories are not in PATH.
 var programDirs = []string{
 	"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/libexec/postgresql*", "/opt/homebrew/opt/postgresql*/bin",
 	"/usr/local/opt/postgresql*/bin", "/Applications/Postgres.app/Contents/Versions/*/bin", "/usr/local/pgsql/bin",
 }
 
 // startLocal starts a server with PostgreSQL's programs and returns its connection string. It fails
-// if they are not installed, or if initdb fails.
+// if the programs are not installed, or if initdb fails.
 func startLocal() (address string, err error) {
 	bin, err := programs()
 	if err != nil {
@@ -64,9 +64,9 @@ func startLocal() (address string, err error) {
 	return fmt.Sprintf("postgres://idemtest@127.0.0.1:%d/postgres?sslmode=disable", port), err
 }
 
-// programs returns the first directory that contains both postgres and initdb. PATH comes first,
-// then programDirs. Within one pattern of programDirs, the last name comes first, usually the
-// newest version.
+// programs returns the first directory that contains both postgres and initdb. It searches PATH
+// first, and then programDirs. If several directories match a pattern of programDirs, it tries them
+// in reverse order, usually the newest version first.
 func programs() (string, error) {
 	var dirs []string
 	if path, err := exec.LookPath("postgres"); err == nil {
@@ -89,11 +89,12 @@ func programs() (string, error) {
 	return "", errors.New("PostgreSQL's programs are not installed")
 }
 
-// unprivileged prepares a command for a start of the server. Unix replaces it in init.
+// unprivileged prepares cmd to run the server as a user other than root. This default always fails.
+// On Unix, an init function replaces it with asOtherUser.
 var unprivileged = func(*exec.Cmd) error { return errors.New("PostgreSQL's programs are started on Unix only") }
 
-// freePort returns a TCP port that is free at the moment. Another process could take it before the
-// server does.
+// freePort returns a TCP port that is free at the moment. Another process could take the port
+// before the server listens on it.
 func freePort() (int, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -103,11 +104,12 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// lifelines holds the standard inputs of the started scripts open until the process ends.
+// lifelines contains the standard inputs of the started scripts. They stay open until this process
+// ends, and the scripts end with them.
 var lifelines []io.Closer
 
-// startScript starts cmd and returns its first line of output. The script continues until its
-// standard input ends, see lifelines.
+// startScript starts cmd and returns the first line of its output. The script runs until its
+// standard input ends, which is when this process ends.
 func startScript(cmd *exec.Cmd) (line string, err error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -13,40 +13,42 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// OperationSuite configures Operation, for an operation of package operation. Call and Effects are
-// required.
+// OperationSuite configures the test suite Operation for an operation of package operation. The
+// fields Call and Effects are required.
 type OperationSuite struct {
-	// New creates a database with Pool and everything in it that the operation needs. The suite
-	// calls New once for every trial, and t ends with the trial. The default is Pool.
+	// New calls Pool to create a database, sets up everything in it that the operation needs, and
+	// returns the pool. The suite calls New once for every trial. The cleanups of t run at the end
+	// of that trial. If New is nil, the suite calls Pool.
 	New func(t testing.TB) *pgxpool.Pool
 
-	// Call calls Do of the operation with a payload with which it succeeds. It must make the same
-	// call each time, key included.
+	// Call calls Do of the operation, with a payload for which the operation succeeds. Call must
+	// make the same call each time, key included.
 	Call Call
 
-	// Other, Stranger and Next have the meaning of the fields of FuncSuite.
+	// Other, Stranger and Next mean the same as in FuncSuite.
 	Other, Stranger, Next Call
 
-	// Previous is Call with the code of the previous release. The suite starts operations with
-	// Previous, kills the process at each of their statements, and resumes the operations with
-	// Call. If Previous is nil, the suite skips these trials.
+	// Previous makes the same call as Call, with the code of the previous release of your program.
+	// The suite starts operations with Previous, simulates a crash at each statement, and resumes
+	// the operations with Call. If Previous is nil, the suite skips these trials.
 	Previous Call
 
-	// Parks says that the operation contains a call with operation.Once. A crash during that call
-	// may park the operation.
+	// Parks must be true if the operation makes a call with the policy operation.Once. The suite
+	// then accepts that a crash during that call parks the operation.
 	Parks bool
 
-	// Effects returns the number of effects so far: rows in the database, and calls to the fakes of
-	// other systems. A fake must recognize a repeated key if the real system does.
+	// Effects returns the number of effects so far. It counts the rows that the operation wrote to
+	// the database and the calls that it made to the fakes of other systems. A fake must recognize
+	// a repeated key if the real system does.
 	Effects func(ctx context.Context, pool *pgxpool.Pool) (int, error)
 
-	// Patience and Within have the meaning of the fields of HandlerSuite.
+	// Patience and Within mean the same as in HandlerSuite.
 	Patience, Within time.Duration
 }
 
 // Operation tests that an operation keeps the promises of package operation. It runs the trials of
-// Func. It then kills the process at each statement of an operation and lets another process resume
-// it.
+// Func. It then simulates a crash at each statement of an operation and lets another process resume
+// the operation.
 func Operation(t testing.TB, s OperationSuite) {
 	t.Helper()
 	if s.Call == nil || s.Effects == nil {
@@ -74,11 +76,11 @@ func Operation(t testing.TB, s OperationSuite) {
 	}
 }
 
-// completedSQL counts the completed operations, not those in progress.
+// completedSQL counts the completed operations. Operations in progress do not count.
 const completedSQL = `SELECT count(*) FROM idem.records WHERE state = 'completed'`
 
-// secondProcess returns a pool on the same database with a proxy of its own, as a second process
-// would have.
+// secondProcess returns a second pool on the database of pool. The second pool connects through a
+// new proxy, so that it stands for another process.
 func secondProcess(t testing.TB, pool *pgxpool.Pool, proxy *faultproxy.Proxy) (*pgxpool.Pool, *faultproxy.Proxy) {
 	t.Helper()
 	twin, err := proxy.Twin()
@@ -97,8 +99,8 @@ func secondProcess(t testing.TB, pool *pgxpool.Pool, proxy *faultproxy.Proxy) (*
 }
 
 // crashes lists the two moments at which a process dies: before the server has received a
-// statement, and after the server has executed it. In the second case the work is committed and the
-// process does not know it.
+// statement, and after the server has executed the statement. In the second case, a COMMIT may have
+// happened without the knowledge of the process.
 var crashes = []struct {
 	kind   faultproxy.Kind
 	format string
@@ -107,9 +109,10 @@ var crashes = []struct {
 	{faultproxy.FreezeAfter, "the process died after statement %d (%s)"},
 }
 
-// injectCrashes runs a trial for each statement of an operation: the process that runs first dies
-// at the statement, and another process resumes the operation with Call. repeats and parks are the
-// promises that are broken if an effect is repeated or the operation is parked.
+// injectCrashes runs a trial for each statement of an operation: the first process dies at the
+// statement, and another process resumes the operation with Call. The function in the parameter
+// first returns the request of the first process. A repeated effect breaks the promise in the
+// parameter repeats. A parked operation breaks the promise in the parameter parks.
 func (u *suite) injectCrashes(repeats, parks promise, first func(s *subject) ask) {
 	u.Helper()
 	crashes := crashes
@@ -125,13 +128,13 @@ func (u *suite) injectCrashes(repeats, parks promise, first func(s *subject) ask
 	}
 }
 
-// injectCrash runs one such trial. fired is false if the operation had fewer than n+1 statements.
-// ok is false if a promise was broken.
+// injectCrash runs one trial of injectCrashes. fired is false if the operation had fewer than n+1
+// statements. ok is false if a promise was broken.
 //
-// A crash is a freeze of the proxy. The server loses every connection, as in a real crash. The
-// goroutines of the "dead" process still exist, but no answer reaches them. Afterward the proxy
-// thaws and these goroutines resume: like a process that was paused for a long time, they must not
-// repeat an effect that the next process has had.
+// Freezing the proxy simulates the crash. For the server, every connection ends, as in a real
+// crash. The goroutines of the "dead" process still exist, but no answer reaches them. Later the
+// proxy thaws and these goroutines resume, like a process that was paused for a long time. They
+// must not repeat an effect that the next process has already had.
 func (u *suite) injectCrash(kind faultproxy.Kind, format string, n int, repeats, parks promise, first func(s *subject) ask) (fired, ok bool) {
 	u.Helper()
 	u.trial(0, func(s *subject) {
@@ -154,10 +157,10 @@ func (u *suite) injectCrash(kind faultproxy.Kind, format string, n int, repeats,
 		result := proxy.Disarm()
 		s.renew()
 		what := fmt.Sprintf(format, n+1, statementOf(result))
-		// The answers of two executions can be compared only if the crash has not rolled back a
-		// transaction, and if both processes run the same code.
+		// The answer is compared with the answer of an execution without faults only if the crash
+		// rolled back no transaction and both processes run the same code.
 		ok = u.checkResumed(s, what, base, repeats, parks, !result.Open && parks == resumes)
-		end() // the first process resumes and finds that another process has taken over
+		end() // cancel the call of the first process, which resumes after Thaw
 		proxy.Thaw()
 		<-returned
 		if now := u.count(s); ok && now.effects-base.effects > u.effects {
@@ -167,9 +170,9 @@ func (u *suite) injectCrash(kind faultproxy.Kind, format string, n int, repeats,
 	return fired, ok
 }
 
-// checkResumed retries until the next process has a final answer, and checks answer and effects.
-// alike says that the answer must equal that of an undisturbed execution. checkResumed returns
-// false if a promise was broken.
+// checkResumed sends the request to the next process until the answer is final. It then checks the
+// answer and the effects. If alike is true, the answer must equal the answer of an execution
+// without faults. checkResumed returns false if a promise was broken.
 func (u *suite) checkResumed(s *subject, what string, base counts, repeats, parks promise, alike bool) bool {
 	u.Helper()
 	last, ended := u.retry(s.request)

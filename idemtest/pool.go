@@ -16,17 +16,17 @@ import (
 )
 
 // Pool creates a database with idem's schema and nothing else, and returns a pool on it. When the
-// test ends, Pool closes the pool and drops the database. Inside the New function of a suite, both
-// happen at the end of the trial. configure can change the configuration of the pool.
+// test ends, Pool closes the pool and drops the database. In the New function of a suite, Pool does
+// so at the end of the trial. The functions in configure can change the configuration of the pool.
 //
-// The server is the one at DATABASE_URL. Its role must be allowed to create databases. Pool leaves
-// one database on that server: idemtest_template_ followed by a hash of the schema, of which every
-// test database is a copy.
+// Pool uses the server at DATABASE_URL. The role in DATABASE_URL must be allowed to create
+// databases. Pool leaves one database on that server, as a template for the test databases. Its
+// name is idemtest_template_ followed by a hash of the schema.
 //
-// Without DATABASE_URL, Pool starts a server that all tests of the process share and that ends with
-// the process. Pool looks for PostgreSQL's programs in PATH and in the usual install directories,
-// and falls back to docker. Without programs and docker, Pool skips the test. If the environment
-// variable CI is set, the test fails instead.
+// Without DATABASE_URL, Pool starts a server. All tests of the process share this server, and it
+// stops when the process ends. Pool looks for PostgreSQL's programs in PATH and in the usual
+// install directories, and falls back to docker. Without programs and docker, Pool skips the test.
+// If the environment variable CI is set, the test fails instead.
 //
 // The pool connects through a proxy, over TCP and without TLS. The suites use the proxy to break a
 // connection at a given statement. Other pools and [database/sql] handles that are opened with the
@@ -66,10 +66,11 @@ func Pool(t testing.TB, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 	return pool
 }
 
-// proxies holds the running proxies (*faultproxy.Proxy) by port.
+// proxies maps the port of each running proxy to its *faultproxy.Proxy.
 var proxies sync.Map
 
-// proxyOf returns the proxy that pool connects through. It fails the test if pool does not use one.
+// proxyOf returns the proxy through which pool connects. It fails the test if pool does not connect
+// through a proxy of idemtest.
 func proxyOf(t testing.TB, pool *pgxpool.Pool) *faultproxy.Proxy {
 	t.Helper()
 	if pool == nil {
@@ -98,8 +99,8 @@ func throughProxy(database *pgx.ConnConfig, port uint16) string {
 // closeLimit bounds the wait for connections that the test has not released.
 const closeLimit = 30 * time.Second
 
-// closePool closes pool. Close waits for every acquired connection, so a test that leaks one would
-// block forever. After closeLimit the test fails instead.
+// closePool closes pool. Pool.Close waits for every acquired connection, so a test that never
+// releases one would block forever. After closeLimit, closePool fails the test instead.
 func closePool(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
 	closed := make(chan struct{})

@@ -6,11 +6,12 @@ import (
 	"testing"
 )
 
-// promise is a property that a suite checks. It consists of a name, the text of a violation, and
-// advice on how to fix it. docs/testing-reference.md quotes name and text.
+// promise is a property that a suite checks. broken is the text that reports a violation, and fix
+// says how to repair the code. docs/testing-reference.md quotes name and broken.
 type promise struct{ name, broken, fix string }
 
-// These are the promises of handlers and functions. Most apply to consumers and operations too.
+// These promises are checked for handlers and functions. Most of them are also checked for
+// consumers and operations.
 var (
 	sameRequest = promise{"same-request", "Request returns a different request each time",
 		"make Request return the same method, URL, header and body each time, and above all the same key"}
@@ -72,7 +73,8 @@ var (
 		"bound every wait by the context. Hold no lock after a failure, and wait for no channel that may never be closed"}
 )
 
-// These promises replace promises of the list above in the suite of a consumer.
+// These promises are checked for consumers. They replace the corresponding promises of handlers and
+// functions.
 var (
 	acknowledgedAfter = promise{"acknowledged-behind-effect", "a message was acknowledged without its effect",
 		"acknowledge a message if inbox returns Done, Duplicate or Dead. After Retry, or an error, leave it to the broker"}
@@ -84,7 +86,8 @@ var (
 		"make the effect in inbox.Handle or inbox.Batch: the memory of a process, or of the broker, does not last as long as the effect"}
 )
 
-// These promises replace or extend the list in the suite of an operation.
+// These promises are checked for operations. Some of them replace a promise of handlers and
+// functions, and the others are checked in addition.
 var (
 	oncePerStep = promise{"once-per-step", "an effect of the operation was repeated",
 		"make every effect in a step, and none between the steps. Pass the key of each Call to the other system, and let its fake recognize the " +
@@ -111,9 +114,9 @@ type report struct {
 
 func newReport(t testing.TB) *report { return &report{TB: t, found: map[string]bool{}} }
 
-// breaks reports that p is broken, unless it was reported before. The first line is the same for
-// every program: the name of the promise and what is wrong. format and args say what happened.
-// breaks always returns false, so that a check can return its result.
+// breaks reports that the promise p is broken, unless p was reported before. The first line is the
+// same for every program: the name of the promise and what is wrong. format and args say what
+// happened. breaks always returns false, so that a check can return its result.
 func (r *report) breaks(p promise, format string, args ...any) bool {
 	r.Helper()
 	r.mu.Lock()
@@ -126,14 +129,14 @@ func (r *report) breaks(p promise, format string, args ...any) bool {
 	return false
 }
 
-// isBroken reports whether p was reported.
+// isBroken reports whether the promise p was reported as broken.
 func (r *report) isBroken(p promise) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.found[p.name]
 }
 
-// broken returns the number of reported promises.
+// broken returns the number of promises that were reported as broken.
 func (r *report) broken() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

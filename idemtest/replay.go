@@ -9,20 +9,21 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// replays is the number of runs for each history. Several runs detect code whose steps depend on
-// the random order of a map.
+// replays is how often Replay runs each history. Several runs detect code whose steps depend on the
+// random order of a map.
 const replays = 10
 
 // Replay runs operations against recorded histories, without a database. pattern selects the files,
-// in the syntax of filepath.Glob. Each file is a history that operation.History or "idem operation
-// history" has written, usually of an operation that an earlier release has started.
+// in the syntax of filepath.Glob. Each file contains the recorded steps of one operation, as
+// written by operation.History or the command "idem operation history". Usually an earlier release
+// has started that operation.
 //
-// Replay runs the definition with the name in the history on the recorded steps, as the first
-// process with the new code will. If the new code would park the operation, Replay reports that
-// with t.Errorf, once for each file.
+// Replay takes the definition that has the name of the recorded operation and runs it on the
+// recorded steps, as a process of the new release would. If the new code would park the operation,
+// Replay calls t.Errorf, once for each file.
 //
-// Replay executes no step and writes nothing, so it does not test the functions of the steps.
-// Operation with the field Previous does.
+// Replay executes no step and writes nothing, so it does not test the functions of the steps. To
+// test them too, use Operation and set the field Previous of its suite.
 func Replay(t testing.TB, pattern string, definitions ...operation.Runnable) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -38,8 +39,8 @@ func Replay(t testing.TB, pattern string, definitions ...operation.Runnable) {
 	}
 }
 
-// replay runs one history. A failure of the first run means that the new code is incompatible with
-// the history. A failure of a later run means that the code is not deterministic.
+// replay runs the new code several times on one history. If the first run fails, the new code is
+// incompatible with the history. If only a later run fails, the code is not deterministic.
 func replay(t testing.TB, name string, history []byte, definitions []operation.Runnable) {
 	t.Helper()
 	r := newReport(t)

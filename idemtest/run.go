@@ -6,7 +6,7 @@ import (
 )
 
 // newSuite returns a suite with the promises of a handler or function. Consumer and Operation
-// replace some of them.
+// replace some of these promises.
 func newSuite(t testing.TB, patience, within time.Duration) *suite {
 	if patience == 0 {
 		patience = defaultPatience
@@ -20,9 +20,9 @@ func newSuite(t testing.TB, patience, within time.Duration) *suite {
 	}
 }
 
-// run runs the trials in groups and stops after the first group that reports a broken promise. The
-// later groups depend on what the earlier ones check. If the basis is broken, their findings would
-// only distract.
+// run runs the trials in groups and stops after the first group that reports a broken promise. Each
+// group relies on what the earlier groups check. After a broken promise, findings of later groups
+// would only distract.
 func (u *suite) run() {
 	u.Helper()
 	for _, group := range [][]func(){

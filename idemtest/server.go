@@ -12,10 +12,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// theServer finds or starts the server on the first call. The server lasts until the process ends.
+// theServer returns the Postgres server that all tests of this process share. The first call finds
+// the server or starts one, which then runs until the process ends.
 var theServer = sync.OnceValues(findServer)
 
-// requireServer returns the server. Without a server it skips the test, or fails it if CI is set.
+// requireServer returns the Postgres server. If there is none, it skips the test, or fails the test
+// if the environment variable CI is set.
 func requireServer(t testing.TB) *server {
 	t.Helper()
 	s, err := theServer()
@@ -33,10 +35,10 @@ func requireServer(t testing.TB) *server {
 var errNoServer = errors.New("no PostgreSQL: set DATABASE_URL to a server whose role may create databases, " +
 	"install PostgreSQL's programs, or start docker")
 
-// findServer returns the server at DATABASE_URL. Without that variable it starts one: with
-// PostgreSQL's programs, or else with docker. If neither is installed, it returns errNoServer with
-// both causes. A server that was started and does not answer is another error: that is a fault of
-// this machine, and no reason to skip a test.
+// findServer returns the server at DATABASE_URL. Without that variable it starts a server: with
+// PostgreSQL's programs, or else with docker. If neither way works, it returns errNoServer with
+// both causes, and the test may be skipped. If a server starts but does not answer, findServer
+// returns another error, and the test fails.
 func findServer() (*server, error) {
 	if address := os.Getenv("DATABASE_URL"); address != "" {
 		config, err := pgx.ParseConfig(address)
@@ -67,7 +69,7 @@ func findServer() (*server, error) {
 // startLimit bounds the wait for a server that was started.
 const startLimit = 2 * time.Minute
 
-// await waits until the server accepts connections, at most startLimit.
+// await waits until the server accepts connections, for at most startLimit.
 func await(config *pgx.ConnConfig) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()

@@ -10,12 +10,13 @@ import (
 	"github.com/idem-go/idem/idemtest/internal/faultproxy"
 )
 
-// outcome is what the caller can conclude from an answer. It decides whether a client retries.
+// outcome is what a caller can conclude from an answer. The outcome decides whether a client
+// retries.
 type outcome int
 
 const (
 	done    outcome = iota // success
-	refused                // a final failure
+	refused                // a failure after which the caller must not retry
 	again                  // the caller must retry with the same key
 )
 
@@ -25,76 +26,80 @@ type answer struct {
 	text    string // the part that a duplicate must receive too
 	empty   bool   // the answer has no content
 	brief   string // short form for reports
-	err     error  // the error of a function, or errBrokenTx
+	err     error  // the error that a function returned; for an HTTP answer, errBrokenTx or nil
 
 	fields map[string][]string // header fields of an HTTP response
 }
 
-// errBrokenTx is the error of an HTTP answer with the problem type idemhttp.TypeBrokenTx: the
-// handler ended its transaction or left it aborted.
+// errBrokenTx stands for an HTTP answer with the problem type idemhttp.TypeBrokenTx. The problem
+// type means that the handler ended its transaction or left it aborted.
 var errBrokenTx = errors.New("the transaction of the handler is broken")
 
 // ask sends one request to the code under test and returns its answer.
 type ask func(ctx context.Context) answer
 
-// subject is the code under test, with a database for one trial. The asks other than request are
-// nil if the suite has no such request.
+// subject is the code under test, with a database for one trial. A field of type ask, except
+// request, is nil if the suite has no such request.
 type subject struct {
 	pool    *pgxpool.Pool
 	proxy   *faultproxy.Proxy
 	request ask
-	// resent is the same request with other values in the header fields that proxies change.
+	// resent sends the same request with other values in the header fields that proxies change.
 	resent ask
-	// other has the same key and another payload.
+	// other sends the same key with another payload.
 	other ask
-	// stranger has the same key and payload, and another principal.
+	// stranger sends the same key and payload for another principal.
 	stranger ask
-	// next has another key.
+	// next sends a request with another key.
 	next ask
-	// plain are requests under the two plainKeys, sent only if there is a similarKey.
+	// plain sends request with each of the two plainKeys. The suite uses it only if similarKey is
+	// set.
 	plain [2]ask
-	// similarKey is request with one character of its key changed. It is nil if the suite has next,
-	// or if request has no key in its header.
+	// similarKey sends request with one character of its key changed. It is nil if next is set, or
+	// if request has no Idempotency-Key header.
 	similarKey ask
 	effects    func(ctx context.Context) (int, error)
 	countSQL   string // SQL that counts the records
 
-	previous ask    // request, run by the code of the previous release
+	previous ask    // sends request to the code of the previous release
 	renew    func() // switches the subject to a new process, with a new pool and proxy
 }
 
 // plainKeys are two keys that are not UUIDs. A handler that accepts any key must tell them apart.
 var plainKeys = [2]string{"idemtest-first", "idemtest-second"}
 
-// suite is the state that all suites share: the settings, and what the first trial learned about
-// one undisturbed execution.
+// suite is the state of one run of a suite: the settings, and what the first trial learned about an
+// execution without faults.
 type suite struct {
 	*report
 	open func(s *trialTB) *subject
-	// effects, records and first describe one undisturbed execution: how many effects and records
-	// it makes, and its answer.
+	// effects, records and first describe one execution without faults: the number of its effects
+	// and records, and its answer.
 	effects  int
 	records  int
 	first    answer
 	patience time.Duration // how long a client retries after a failure
 	within   time.Duration // how long after the first request a duplicate may come
 
-	// steps: an execution consists of several transactions, so that effects can be committed before
-	// the record.
+	// steps says that an execution consists of several transactions, so that effects can be
+	// committed before the record of the key.
 	steps bool
 	parks bool // a crash may park the operation
 
-	// These promises differ between the suites: a report about a consumer is about messages.
+	// These promises differ between the suites. A success without a record breaks unrecorded, and a
+	// success before the commit breaks early. A new key that is treated as a duplicate breaks
+	// taken, and a repeated effect breaks repeated.
 	unrecorded, early, taken, repeated promise
-	// checkOther judges the answer to another payload under the same key.
+	// checkOther checks the answer to another payload under the same key, and reports a broken
+	// promise.
 	checkOther func(u *suite, s *subject, given answer)
 
-	// toCommit is 1 + the number of flights before the first COMMIT. It is 0 if that is not known
-	// yet, or if there is no COMMIT.
+	// toCommit is 1 + the number of flights (round trips) before the first COMMIT. It is 0 if the
+	// number is not known yet, or if there is no COMMIT.
 	toCommit int
 
-	// varies: undisturbed executions differ in their answers, so answers of different executions
-	// cannot be compared.
+	// varies says that executions without faults differ in their answers. The suite then does not
+	// compare the answers of different executions.
 	varies bool
 }
 
@@ -103,11 +108,11 @@ const (
 	defaultWithin   = time.Hour
 )
 
-// counts is the number of records and effects at one moment.
+// counts contains the numbers of records and effects at one moment.
 type counts struct {
 	// The records are counted twice, before and after the effects, because an execution in the
-	// background may commit in between. A record that was counted before must have its effect. An
-	// effect must have a record that is counted after it.
+	// background may commit in between. Every record in before must have its effect in effects.
+	// Every effect in effects must have its record in after.
 	before, after int
 	effects       int
 }
@@ -133,8 +138,9 @@ func (u *suite) count(s *subject) (b counts) {
 	return b
 }
 
-// call sends one request. If the code does not return within u.patience, call cancels its context
-// and waits as long again. After that it reports the promise returns and ends the test.
+// call sends one request. If the code does not return within u.patience, its context ends and call
+// waits for the same time again. If the code has still not returned, call reports a broken promise
+// and ends the test.
 func (u *suite) call(ctx context.Context, what ask) answer {
 	ctx, cancel := context.WithTimeout(ctx, u.patience)
 	defer cancel()
@@ -160,8 +166,8 @@ func (u *suite) call(ctx context.Context, what ask) answer {
 	}
 }
 
-// retry repeats a request like a client until the answer is final. final is false if there was none
-// within u.patience. The delay between attempts doubles up to half a second.
+// retry repeats a request like a client until the answer is final. final is false if no answer
+// within u.patience was final. The delay between attempts doubles up to half a second.
 func (u *suite) retry(what ask) (last answer, final bool) {
 	begin := time.Now()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
@@ -175,14 +181,15 @@ func (u *suite) retry(what ask) (last answer, final bool) {
 	}
 }
 
-// trial runs f on a new subject, with a database of its own. maxConns is the size of its pool, 0
-// the default.
+// trial runs f on a new subject, with a database of its own. maxConns is the size of the pool; 0
+// means the default size.
 func (u *suite) trial(maxConns int32, f func(s *subject)) {
 	u.Helper()
 	runTrial(u.TB, maxConns, func(s *trialTB) { f(u.open(s)) })
 }
 
-// recordsSQL counts the records, except rejections: a rejection has no effect.
+// recordsSQL counts the records that must have an effect. A record of a rejection has none and does
+// not count.
 const recordsSQL = `SELECT count(*) FROM idem.records WHERE state <> 'failed'`
 
 // recovered runs f and returns the value of its panic, or nil.

@@ -11,7 +11,8 @@ import (
 )
 
 // firstRun runs one execution without faults, and checks that it succeeds and has an effect and a
-// record. It stores answer and counts, with which the other trials compare.
+// record. It stores the answer and the numbers of effects and records, so that later trials can
+// compare theirs.
 func (u *suite) firstRun() {
 	u.Helper()
 	u.trial(0, func(s *subject) {
@@ -25,7 +26,8 @@ func (u *suite) firstRun() {
 			u.breaks(broken, "it was answered %s", u.first.brief)
 		case u.first.outcome != done:
 			u.breaks(firstAnswer, "it was answered %s", u.first.brief)
-		// The code answers before it makes its effect, for example in a goroutine.
+		// In this case the code answered before its effect, for example because a goroutine makes
+		// the effect.
 		case u.effects < 1 && u.effectsFollow(s, b):
 			u.breaks(u.missingEffect(base, b), "it was answered %s, and its effect came later", u.first.brief)
 		case u.effects < 1:
@@ -39,7 +41,7 @@ func (u *suite) firstRun() {
 // lateWait is how long effectsFollow waits for an effect that comes after the answer.
 const lateWait = 3 * time.Second
 
-// effectsFollow reports whether the number of effects rises above the given one within lateWait.
+// effectsFollow reports whether the number of effects rises above than.effects within lateWait.
 func (u *suite) effectsFollow(s *subject, than counts) bool {
 	u.Helper()
 	for begin := time.Now(); time.Since(begin) < lateWait; time.Sleep(50 * time.Millisecond) {
@@ -50,7 +52,8 @@ func (u *suite) effectsFollow(s *subject, than counts) bool {
 	return false
 }
 
-// oneAfterAnother sends duplicates one after another.
+// oneAfterAnother sends duplicates one after another and checks that they have no effect and get
+// the first answer.
 func (u *suite) oneAfterAnother() {
 	u.Helper()
 	u.trial(0, func(s *subject) {
@@ -73,7 +76,7 @@ func (u *suite) oneAfterAnother() {
 	})
 }
 
-// otherPayload sends another payload under the same key.
+// otherPayload sends another payload under the same key and checks that the code refuses it.
 func (u *suite) otherPayload() {
 	u.Helper()
 	u.trial(0, func(s *subject) {
@@ -89,23 +92,24 @@ func (u *suite) otherPayload() {
 		case now.effects != one.effects:
 			u.breaks(payloadRefused, "it was answered %s, and there are %d more effects", given.brief, now.effects-one.effects)
 		default:
-			// The payload had no effect. Whether it was refused properly depends on the kind of
-			// code.
+			// The other payload had no effect. What counts as a proper refusal depends on the kind
+			// of code, so checkOther decides.
 			u.checkOther(u, s, given)
 		}
 	})
 }
 
-// otherPrincipal sends the same key and payload as another principal.
+// otherPrincipal sends the same key and payload as another principal, who must get an effect of its
+// own.
 func (u *suite) otherPrincipal() {
 	u.Helper()
 	u.trial(0, func(s *subject) { u.servedApart(s, s.stranger, ownScope) })
 }
 
-// otherKeys sends other keys: next, or a key that differs from that of request in one character.
-// Code that uses only a part or a hash of the key mistakes such a key for the first one. If the
-// code answers, it must have an effect or a record of the new key: an answer without either is that
-// of a duplicate.
+// otherKeys sends the request next, or request with one character of its key changed. Code that
+// uses only a part or a hash of the key confuses the changed key with the first key. If the code
+// answers with success, there must be a new effect or a new record. Without either, the code has
+// treated the request as a duplicate.
 func (u *suite) otherKeys() {
 	u.Helper()
 	u.trial(0, func(s *subject) {
@@ -129,8 +133,8 @@ func (u *suite) otherKeys() {
 	})
 }
 
-// servedApart sends the request what after the first request. It must succeed and have its own
-// effect. Otherwise servedApart reports broken.
+// servedApart sends the first request and then the request in what. The second request must succeed
+// and have its own effect. Otherwise servedApart reports the promise in broken.
 func (u *suite) servedApart(s *subject, what ask, broken promise) {
 	u.Helper()
 	if what == nil {
@@ -143,18 +147,20 @@ func (u *suite) servedApart(s *subject, what ask, broken promise) {
 	switch {
 	case !ok, given.outcome == done && more == u.effects:
 		return
-	// The key is not the problem: the effect came after the answer.
+	// In this case the key was treated correctly, but the effect came after the answer. That breaks
+	// another promise.
 	case given.outcome == done && more < u.effects && u.effectsFollow(s, now):
 		broken = u.missingEffect(one, now)
 	}
 	u.breaks(broken, "it was answered %s, and had %d effects instead of %d", given.brief, more, u.effects)
 }
 
-// tick is more than a second: keys and hashes that contain a time usually cut it to seconds.
+// tick is longer than a second, because keys and hashes that wrongly contain the time often contain
+// it in whole seconds.
 const tick = 1100 * time.Millisecond
 
-// afterTime sends a duplicate after a second, and another one after u.within. For the second one,
-// afterTime does not wait but moves the stored times into the past.
+// afterTime sends a duplicate after a second, and another duplicate after u.within. Before the last
+// duplicate, afterTime does not wait but moves the stored times into the past.
 func (u *suite) afterTime() {
 	u.Helper()
 	u.trial(0, func(s *subject) {
@@ -178,7 +184,7 @@ func (u *suite) afterTime() {
 	})
 }
 
-// age moves the times of completed records into the past by $1, as if that time had passed.
+// age moves the times of completed records into the past by $1, as if they were older by that much.
 var age = []string{
 	`UPDATE idem.records SET created_at = created_at - $1::interval, completed_at = completed_at - $1::interval, expires_at = expires_at - $1::interval
 		WHERE state IN ('completed', 'failed')`,
@@ -201,14 +207,15 @@ func execAll(u *suite, s *subject, statements []string, args ...any) {
 }
 
 const (
-	// duplicates is the number of simultaneous requests.
+	// duplicates is the number of requests that together sends at the same time.
 	duplicates = 6
-	// statementDelay delays every statement, so that the duplicates overlap in each of them.
+	// statementDelay is the delay that the proxy adds to every statement, so that simultaneous
+	// duplicates overlap at each statement.
 	statementDelay = 4 * time.Millisecond
 )
 
-// together sends duplicates at the same time, each to the next of asks, until each has a final
-// answer. It returns the answers, and the counts before and after.
+// together sends simultaneous requests, taking the functions in asks in turn. It retries each
+// request until its answer is final. It returns the answers, and the counts before and after.
 func (u *suite) together(s *subject, asks ...ask) (given []answer, base, now counts) {
 	u.Helper()
 	base = u.count(s)
@@ -229,7 +236,8 @@ func (u *suite) together(s *subject, asks ...ask) (given []answer, base, now cou
 	return given, base, u.count(s)
 }
 
-// simultaneous sends duplicates at the same time.
+// simultaneous sends duplicates at the same time. Together they must have one effect, and all must
+// get the same answer.
 func (u *suite) simultaneous() {
 	u.Helper()
 	u.trial(0, func(s *subject) {
@@ -253,8 +261,8 @@ func (u *suite) simultaneous() {
 }
 
 // twoPrincipals sends the same key and payload as two principals at the same time. Each principal
-// must get its own effect. Code may keep principals apart in its records and still mix them up in a
-// lock or a cache of the process, which only simultaneous requests show.
+// must get its own effect. Code may keep principals apart in its records and still confuse them in
+// a lock or a cache of the process. Only simultaneous requests reveal that.
 func (u *suite) twoPrincipals() {
 	u.Helper()
 	u.trial(0, func(s *subject) {
@@ -274,9 +282,9 @@ func (u *suite) twoPrincipals() {
 // progress.
 const duplicateTimeout = 500 * time.Millisecond
 
-// inProgress sends a duplicate while the COMMIT of the first request is held. The duplicate may
-// wait, or may be refused for now. If it is answered with success before anything is committed, the
-// answer comes from somewhere else than the database, such as a cache.
+// inProgress sends a duplicate while the proxy delays the COMMIT of the first request. The
+// duplicate may wait, or the code may refuse it for now. If the code answers with success before
+// anything is committed, the answer comes from a cache or the like and not from the database.
 //
 // The trial needs three connections: one for the first request, one for the duplicate, and one to
 // count.
@@ -291,14 +299,15 @@ func (u *suite) inProgress() {
 		reached, held, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		release := sync.OnceFunc(func() { close(held) })
 		defer release()
-		// The first request stops in Then just before its COMMIT, until release is called.
+		// The proxy calls Then just before the COMMIT of the first request. The COMMIT waits there
+		// until release is called.
 		s.proxy.Arm(faultproxy.Fault{Kind: faultproxy.Notify, At: commit, Then: func() { close(reached); <-held }})
 		go func() {
 			defer close(ended)
 			u.retry(s.request)
 		}()
 		select {
-		// The request has ended without reaching the COMMIT: nothing to test.
+		// The first request ended without reaching the COMMIT, so there is nothing to test.
 		case <-ended:
 			return
 		case <-reached:
@@ -314,8 +323,8 @@ func (u *suite) inProgress() {
 		given := answer{outcome: again}
 		select {
 		case given = <-duplicate:
-		// The code ignores its context and waits for the first request. The deferred function lets
-		// both finish before the trial ends.
+		// The duplicate ignores the end of its context and waits for the first request. The
+		// deferred function lets both requests finish before the trial ends.
 		case <-time.After(2 * duplicateTimeout):
 			defer func() { release(); <-duplicate }()
 		}
@@ -328,9 +337,9 @@ func (u *suite) inProgress() {
 	})
 }
 
-// flightsToCommit returns the number of flights of an undisturbed request before its first COMMIT,
-// or -1 if there is no COMMIT. It runs a trial on the first call and caches the result in
-// u.toCommit. A fault with an unreachable position makes the proxy count flights and nothing else.
+// flightsToCommit returns the number of flights (round trips) of a request before its first COMMIT,
+// or -1 if there is no COMMIT. The first call runs a trial and caches the result in u.toCommit. The
+// trial arms a fault at a position that no request reaches, only to make the proxy count flights.
 func (u *suite) flightsToCommit() int {
 	u.Helper()
 	if u.toCommit == 0 {
@@ -343,8 +352,8 @@ func (u *suite) flightsToCommit() int {
 	return u.toCommit - 1
 }
 
-// warm opens the connections that simultaneous duplicates need. Without it, the first duplicate
-// would finish while the others still connect.
+// warm opens the connections that simultaneous duplicates need. Otherwise the first duplicate would
+// finish while the others still connect.
 func (u *suite) warm(s *subject) {
 	ctx, cancel := context.WithTimeout(context.Background(), u.patience)
 	defer cancel()
@@ -354,19 +363,19 @@ func (u *suite) warm(s *subject) {
 		if err != nil {
 			return
 		}
-		// Keep all of them until warm returns, so that each Acquire opens another connection.
+		// Keep each connection until warm returns, so that the next Acquire opens another one.
 		defer conn.Release()
 	}
 }
 
 // onOneConnection runs a request on a pool of one connection. Code that acquires a second
-// connection while it holds the first would wait forever. A second connection per request deadlocks
-// a larger pool too, under enough load.
+// connection before it releases the first would wait forever. Under enough load, such code also
+// deadlocks a larger pool.
 func (u *suite) onOneConnection() {
 	u.Helper()
 	u.trial(1, func(s *subject) {
 		if s.pool.Stat().AcquiredConns() > 0 || s.pool.Config().MaxConns != 1 {
-			return // a goroutine of the code holds a connection, or New ignores the pool size
+			return // a goroutine of the code has acquired a connection, or New ignores the pool size
 		}
 		quiet := make(chan struct{})
 		ctx, cancel := context.WithCancel(context.Background())
@@ -387,8 +396,8 @@ func (u *suite) onOneConnection() {
 	})
 }
 
-// idleLimit is how long the code may hold the only connection of its pool without sending a
-// statement.
+// idleLimit is how long the code may keep the only connection of its pool acquired without sending
+// a statement.
 func idleLimit(patience time.Duration) time.Duration { return patience / 3 }
 
 // watch returns true once the only connection has been in use for idleLimit without a statement.

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// trialTB is the testing.TB that a suite passes to New. It covers one trial: its cleanups run, and
-// its context ends, when the trial is over, not when the whole test is. A suite runs hundreds of
-// trials, and their databases must not pile up on the server.
+// trialTB is the testing.TB that a suite passes to New. Its cleanups run, and its context ends, at
+// the end of one trial and not at the end of the whole test. A suite runs hundreds of trials.
+// Without these early cleanups, their databases would pile up on the server.
 type trialTB struct {
 	testing.TB
 	maxConns int32 // pool size that Pool uses; 0 means the default
@@ -21,7 +21,7 @@ func (s *trialTB) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
 // Context implements testing.TB.
 func (s *trialTB) Context() context.Context { return s.ctx }
 
-// runTrial runs f with a new trialTB, and then the cleanups that f has registered.
+// runTrial calls f with a new trialTB, and then runs the cleanups that f has registered.
 func runTrial(t testing.TB, maxConns int32, f func(s *trialTB)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -31,8 +31,8 @@ func runTrial(t testing.TB, maxConns int32, f func(s *trialTB)) {
 	f(s)
 }
 
-// end runs the cleanups in reverse order. The recursion through defer keeps them running when one
-// of them panics or ends the test with FailNow.
+// end runs the cleanups in reverse order. Each call defers the next one, so the remaining cleanups
+// run even if a cleanup panics or calls FailNow.
 func (s *trialTB) end() {
 	if len(s.cleanups) == 0 {
 		return

@@ -2,9 +2,10 @@ package idemtest
 
 import "context"
 
-// undisturbed sends the first request without faults and returns its answer, with the counts before
-// (base) and after (one). ok is false if effects are missing although the answer was a success.
-// undisturbed also sets u.varies if this answer differs from that of the first trial.
+// undisturbed sends the first request without faults. It returns the answer, the counts before the
+// request (base), and the counts after the request (one). ok is false if effects are missing
+// although the answer was a success. undisturbed also sets u.varies if the answer differs from the
+// answer in the first trial.
 func (u *suite) undisturbed(s *subject) (first answer, base, one counts, ok bool) {
 	u.Helper()
 	base = u.count(s)
@@ -19,8 +20,8 @@ func (u *suite) undisturbed(s *subject) (first answer, base, one counts, ok bool
 }
 
 // missingEffect returns the promise that is broken if success was answered and an effect is
-// missing. With a record in the database, the effect is lost or comes after the record. Without a
-// record, the answer came before the commit.
+// missing. If the database has a record, the effect was lost or comes after the record. If it has
+// no record, the answer came before the commit.
 func (u *suite) missingEffect(base, now counts) promise {
 	if now.before > base.before {
 		return noEffectLost
@@ -29,7 +30,7 @@ func (u *suite) missingEffect(base, now counts) promise {
 }
 
 // hasParallel reports whether an operation has made calls at the same time. The answer may then
-// depend on the order in which they return.
+// depend on the order in which the calls return.
 func (u *suite) hasParallel(s *subject) (has bool) {
 	u.Helper()
 	const begunTogether = `SELECT EXISTS (SELECT FROM idem.steps WHERE kind = 'call' AND due_at IS NOT NULL)`

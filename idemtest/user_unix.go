@@ -13,9 +13,10 @@ import (
 
 func init() { unprivileged = asOtherUser }
 
-// asOtherUser prepares cmd for a start of the server. PostgreSQL refuses to run as root: if this
-// process is root, as in many containers, cmd runs as the user postgres or nobody. cmd also gets its
-// own process group, so that Ctrl-C in the terminal does not reach the server before the tests end.
+// asOtherUser prepares cmd to start the server. PostgreSQL refuses to run as root. If this process
+// runs as root, as in many containers, cmd therefore runs as the user postgres or nobody. cmd also
+// gets its own process group, so that Ctrl-C in the terminal does not reach the server before the
+// tests end.
 func asOtherUser(cmd *exec.Cmd) error {
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

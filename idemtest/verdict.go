@@ -8,8 +8,8 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// checkReplay checks that a duplicate got the same answer as the first request. Like the other
-// checks here, it reports the broken promise and returns false.
+// checkReplay checks that a duplicate got the same answer as the first request. Otherwise it
+// reports the broken promise and returns false.
 func (u *suite) checkReplay(when string, first, duplicate answer) bool {
 	u.Helper()
 	switch {
@@ -23,9 +23,9 @@ func (u *suite) checkReplay(when string, first, duplicate answer) bool {
 	return u.breaks(sameAnswer, "%s it was answered %s, the first time %s", when, duplicate.brief, first.brief)
 }
 
-// checkUnchanged checks that duplicates have added neither a record nor an effect. base are the
-// counts before the first request, one those after it, now the current ones. A new record means
-// that the duplicate had another key.
+// checkUnchanged checks that duplicates have added neither a record nor an effect. The parameter
+// base has the counts before the first request, one has the counts after it, and now has the
+// current counts. A new record means that the code gave the duplicate another key or scope.
 func (u *suite) checkUnchanged(when string, base, one, now counts) bool {
 	u.Helper()
 	switch {
@@ -37,13 +37,13 @@ func (u *suite) checkUnchanged(when string, base, one, now counts) bool {
 	return true
 }
 
-// checkCounts checks the effects against the records, and both against the answer that the caller
-// received.
+// checkCounts checks that the numbers of effects and records match each other and the answer that
+// the caller received.
 //
 // For one transaction the rules are: no effect without a record, no record without all effects, and
 // no success without a record. An execution of several transactions (an operation, or a function
-// with several records) may be half done unless its caller was answered with success. The order of
-// the cases matters: each case assumes that the earlier ones do not apply.
+// with several records) may be half done, as long as its caller was not answered with success. The
+// order of the cases matters: each case assumes that the earlier ones do not apply.
 func (u *suite) checkCounts(what string, base, now counts, received answer) bool {
 	u.Helper()
 	effects, before, after := now.effects-base.effects, now.before-base.before, now.after-base.after
@@ -67,7 +67,8 @@ func (u *suite) checkCounts(what string, base, now counts, received answer) bool
 	return true
 }
 
-// answered reports a success as the answer to another payload under the same key.
+// answered reports a broken promise if another payload under the same key was answered with
+// success.
 func answered(u *suite, _ *subject, given answer) {
 	u.Helper()
 	if given.outcome == done {
@@ -75,13 +76,14 @@ func answered(u *suite, _ *subject, given answer) {
 	}
 }
 
-// perRequest matches the names of header fields that identify one request and not its effect, such
-// as X-Request-Id. A duplicate may lack them.
+// perRequest matches the names of header fields that identify a single request and not its effect,
+// such as X-Request-Id. The answer to a duplicate may lack these fields.
 var perRequest = regexp.MustCompile("(?i)request|correlation|trace|span|session")
 
 // checkFields checks that a duplicate has each header field of the first answer whose name ends in
-// -Id. The values may differ. Such a field often names the object that the request has created, and
-// a handler that sets it outside of what idem records loses it in a replay.
+// -Id. The values may differ. Such a field often names the object that the request has created. A
+// handler that sets the field outside of the response that idem records loses the field in a
+// replay.
 func (u *suite) checkFields(when string, first, duplicate answer) bool {
 	u.Helper()
 	for name := range first.fields {

@@ -5,23 +5,24 @@ import (
 	"go/types"
 )
 
-// parameter is a parameter of a function of the package.
+// parameter identifies a parameter of a function in the analyzed package by the function and the
+// position.
 type parameter struct {
 	of *types.Func
 	at int
 }
 
-// arguments finds the arguments that are passed to parameters of functions in the package. A
-// program may wrap idem.Do in a function of its own, for example in a service with a fixed scope.
-// The functions that callers pass to the wrapper then run in a transaction too. Calls from other
-// packages are unknown: an analyzer sees one package at a time.
+// arguments finds the arguments that the callers of a function pass for a parameter. A program may
+// wrap idem.Do in a function of its own, for example to use a fixed scope. The functions that
+// callers pass to this wrapper then run in the transaction of idem too. Calls from other packages
+// are unknown, because an analyzer sees one package at a time.
 type arguments struct {
 	parameters map[types.Object]parameter
 	calls      map[*types.Func][]*ast.CallExpr
 	seen       map[types.Object]bool
 }
 
-// argumentsOf collects all parameters and calls of the package.
+// argumentsOf collects all parameters and calls in the package that f indexes.
 func argumentsOf(f *functions) *arguments {
 	a := &arguments{parameters: map[types.Object]parameter{}, calls: map[*types.Func][]*ast.CallExpr{}, seen: map[types.Object]bool{}}
 	for of, decl := range f.declared {
@@ -44,8 +45,8 @@ func argumentsOf(f *functions) *arguments {
 	return a
 }
 
-// passed returns the arguments that callers pass for the parameter object. It returns nil for a
-// parameter that was asked for before, which ends recursion.
+// passed returns the arguments that callers pass for the parameter object. A second call for the
+// same parameter returns nil, so that a recursive search ends.
 func (a *arguments) passed(object types.Object) (passed []ast.Expr) {
 	p, ok := a.parameters[object]
 	if !ok || a.seen[object] {
@@ -60,7 +61,7 @@ func (a *arguments) passed(object types.Object) (passed []ast.Expr) {
 	return passed
 }
 
-// variable returns the variable that e names, or nil.
+// variable returns the variable whose name the expression e is, or nil.
 func (f *functions) variable(e ast.Expr) types.Object {
 	if id, ok := ast.Unparen(e).(*ast.Ident); ok {
 		if v, ok := f.info.Uses[id].(*types.Var); ok {
@@ -70,8 +71,8 @@ func (f *functions) variable(e ast.Expr) types.Object {
 	return nil
 }
 
-// closure returns the function literal that is assigned to the variable e, if there is only one
-// assignment.
+// closure returns the function literal that is assigned to the variable e. It returns nil if e is
+// assigned more than once, or not a literal.
 func (f *functions) closure(e ast.Expr) *ast.FuncLit {
 	set, ok := f.soleValue(e)
 	if !ok {
@@ -81,17 +82,18 @@ func (f *functions) closure(e ast.Expr) *ast.FuncLit {
 	return literal
 }
 
-// addIndirect adds the functions that call, in body b, calls through a variable: a literal assigned
-// before the body, or the arguments that callers pass for a parameter.
+// addIndirect handles a call in the body b that calls a variable, as in fn(). It adds the functions
+// that the variable may contain: a literal that is assigned to it outside of b, or, if it is a
+// parameter, the arguments of all callers.
 func (f *finder) addIndirect(b *body, call *ast.CallExpr) {
 	if literal := f.closure(call.Fun); literal != nil && !within(literal, b.block) {
 		f.add(literal, f.txOf(b, call, literal), b.by, b.shares, true)
 	}
 	variable := f.variable(call.Fun)
 	if of := f.declared[f.arguments.parameters[variable].of]; of == nil || of == b.node || !within(b.node, of) {
-		// The variable is no parameter of a function around the body. In a helper of the package
-		// that calls its argument, such as a retry loop, the arguments of calls elsewhere do not
-		// run in a transaction.
+		// The variable is not a parameter of a function around the body. It may be a parameter of
+		// the body itself, for example of a retry helper. Such a helper has other callers, whose
+		// arguments do not run in a transaction.
 		return
 	}
 	for _, e := range f.arguments.passed(variable) {
@@ -101,8 +103,9 @@ func (f *finder) addIndirect(b *body, call *ast.CallExpr) {
 	}
 }
 
-// txOf returns the parameter of the function node that receives the transaction of b in call, or a
-// value that holds it. A savepoint does not count, because the caller may let the function end it.
+// txOf returns the parameter of the function node for which call passes the transaction of b, or a
+// value that contains the transaction. It ignores savepoints, because the called function may be
+// meant to end a savepoint.
 func (f *finder) txOf(b *body, call *ast.CallExpr, node ast.Node) (tx types.Object) {
 	if b.tx == nil {
 		return nil

@@ -11,42 +11,43 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// body is a function that runs in a transaction of idem, or a function of the package that such a
-// function calls. A function with several callers is one body: a fault in it is a fault under
-// each of them, and one diagnostic is enough.
+// body is a function that runs in a transaction of idem, either because idem calls it or because
+// another body calls it. A function with several callers is only one body, because one diagnostic
+// for a fault in the function is enough.
 type body struct {
 	*functions
 	node     ast.Node // *ast.FuncLit or *ast.FuncDecl
 	block    *ast.BlockStmt
-	tx       types.Object           // the parameter or variable with the transaction; nil if it has no name
-	by       string                 // the function of idem that calls it, for example "idem.Do"
-	shares   bool                   // it runs in the caller's transaction, as under DoTx
-	accepted map[*ast.CallExpr]bool // calls in a method chain that is given the transaction
-	// helper: a body calls it. The origin of its parameters is then known to its callers only.
+	tx       types.Object           // the parameter or variable for the transaction; nil if it has no name
+	by       string                 // the function of idem that runs the body, for example "idem.Do"
+	shares   bool                   // the body runs in a transaction of idem's caller, as with DoTx
+	accepted map[*ast.CallExpr]bool // calls in a method chain that receives the transaction
+	// helper says that the function is called by another function in the transaction, and not by
+	// idem. The rules then do not know whether its other parameters are bound to the transaction.
 	helper bool
 }
 
-// bodies is the analyzer that finds all bodies of a package. The rules require its result, so that
-// a package is searched once and not once for each rule.
+// bodies is the analyzer that finds all functions of a package that run in a transaction of idem.
+// All rules share its result, so that a package is searched only once.
 var bodies = &analysis.Analyzer{
 	Name: "idembodies", Doc: "find the functions that run in a transaction of idem",
 	Requires: []*analysis.Analyzer{inspect.Analyzer}, ResultType: reflect.TypeFor[[]*body](),
 	Run: func(pass *analysis.Pass) (any, error) {
 		f := &finder{functions: functionsOf(pass), seen: map[ast.Node]bool{}}
 		if ofIdem(pass.Pkg) {
-			return f.found, nil // idem itself has other rules
+			return f.found, nil // the rules do not apply to idem's own packages
 		}
 		f.arguments = argumentsOf(f.functions)
 		in := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
 		in.Preorder([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node) { f.call(n.(*ast.CallExpr)) })
-		for i := 0; i < len(f.found); i++ { // helpersOf appends to f.found
+		for i := 0; i < len(f.found); i++ { // helpersOf appends to f.found while the loop runs
 			f.helpersOf(f.found[i])
 		}
 		return f.found, nil
 	},
 }
 
-// finder collects the bodies of a package.
+// finder collects the functions of a package that run in a transaction of idem.
 type finder struct {
 	*functions
 	seen      map[ast.Node]bool
@@ -54,13 +55,13 @@ type finder struct {
 	arguments *arguments
 }
 
-// call finds functions that are passed to a function of idem. It also finds functions that ask for
-// the transaction of the request with a function Tx(ctx): they run in a transaction too. That is
-// how a handler behind the middleware of idemhttp gets its transaction, without being passed to
-// idem.
+// call adds the functions that call passes to a function of idem. It also adds the function around
+// a call such as idemhttp.Tx(ctx), which returns the transaction of the request. A handler behind
+// the middleware of idemhttp gets its transaction in this way, without being passed to idem.
 //
-// DoTx and HandleTx use the transaction of the caller, in which the caller may write with another
-// Tx. The body is marked, so that idemoutside accepts that.
+// DoTx and HandleTx run the function in their caller's transaction. The function may then also
+// write through the caller's own Tx variable, and the rule idemoutside accepts such writes in
+// bodies that are marked with shares.
 func (f *finder) call(call *ast.CallExpr) {
 	to := callee(f.info, call)
 	if set, ok := f.soleValue(call.Fun); ok && to == nil {
@@ -82,9 +83,9 @@ func (f *finder) call(call *ast.CallExpr) {
 	}
 }
 
-// addArgument adds the functions that e may be, if its type takes a transaction. If e is a
-// parameter of a function of the package, the arguments of that function's callers are added as
-// well.
+// addArgument adds the functions that e may refer to, if e has a function type with a transaction
+// among its parameters. If e is itself a parameter of a function in the package, addArgument also
+// adds the arguments that the callers of that function pass.
 func (f *finder) addArgument(e ast.Expr, by string, shares bool) {
 	t := f.info.TypeOf(e)
 	if t == nil {
@@ -111,7 +112,8 @@ func (f *finder) addArgument(e ast.Expr, by string, shares bool) {
 	}
 }
 
-// add adds a function once. The parameter helper is as in body.
+// add adds the function node to the bodies, unless it was added before. The other arguments become
+// the fields of the body with the same names.
 func (f *finder) add(node ast.Node, tx types.Object, by string, shares, helper bool) {
 	if f.seen[node] {
 		return
@@ -123,7 +125,7 @@ func (f *finder) add(node ast.Node, tx types.Object, by string, shares, helper b
 	}
 }
 
-// helpersOf adds the functions of the package that b calls.
+// helpersOf adds the functions in the package that the function b calls.
 func (f *finder) helpersOf(b *body) {
 	b.walk(f.info, func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
@@ -137,15 +139,15 @@ func (f *finder) helpersOf(b *body) {
 	})
 }
 
-// walk calls visit for each node that runs while the body runs.
+// walk calls visit for each syntax node of the code that runs during a call of the function.
 //
-// It enters a function literal only if the literal is called, or is passed to a call, inside the
-// body. Literals that are stored for later, and the functions of steps of an operation, are
-// skipped. A literal that is assigned to a variable and called later is visited after the block
-// that contains it, and only once: a rule must not report the same call twice.
+// It enters a function literal only if the body calls the literal or passes it to a call. It skips
+// literals that are only stored for later. A literal that is assigned to a variable and called
+// later is visited after the block that contains it. It is visited only once, so that no rule
+// reports the same call twice.
 func (b *body) walk(info *types.Info, visit func(ast.Node)) {
 	runs, blocks := map[*ast.FuncLit]bool{}, []*ast.BlockStmt{b.block}
-	for i := 0; i < len(blocks); i++ { // the loop appends to blocks
+	for i := 0; i < len(blocks); i++ { // the loop appends to blocks while it runs
 		ast.Inspect(blocks[i], func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.CallExpr:
@@ -169,11 +171,12 @@ func (b *body) walk(info *types.Info, visit func(ast.Node)) {
 	}
 }
 
-// literalsOf returns the function literals that call runs: the literal that is called where it is
-// written, and the literals among the arguments. Builtins do not call their arguments.
+// literalsOf returns the function literals that call runs or may run: the called literal itself, as
+// in func() {…}(), and the literals among the arguments. The arguments of builtins do not count,
+// because builtins do not call them.
 func literalsOf(info *types.Info, call *ast.CallExpr) (literals []*ast.FuncLit) {
 	exprs := []ast.Expr{call.Fun}
-	if tv, ok := info.Types[call.Fun]; !ok || !tv.IsBuiltin() { // append only stores them
+	if tv, ok := info.Types[call.Fun]; !ok || !tv.IsBuiltin() { // append, for example, only stores its arguments
 		exprs = append(exprs, call.Args...)
 	}
 	for _, e := range exprs {

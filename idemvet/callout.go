@@ -8,7 +8,7 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Callout reports calls to other services inside a transaction.
+// Callout is the analyzer that reports calls to other services inside a transaction of idem.
 var Callout = rule("idemcallout", `find calls to other services inside a transaction of idem
 
 A rollback does not undo a call to another service, and the next run of the function repeats it: after a serialization failure, or in the next
@@ -25,12 +25,12 @@ of the pool, and the key, until it returns.`,
 		}
 	})
 
-// externalCall describes the call that f makes to another service, for a diagnostic. It returns ""
-// if f is not known to make one.
+// externalCall describes, for a diagnostic, the call that f makes to another service. It returns ""
+// if f is not known to call another service.
 //
-// The type of f identifies the clients of HTTP, gRPC and Connect, whose methods all send. The
-// clients of brokers and payment providers have many functions that only prepare a call. For these
-// the function lists the import paths, and judges a function by its name.
+// The type of f is enough to recognize a call of HTTP, gRPC or Connect. The clients of brokers and
+// payment providers also have many functions that only prepare a call. externalCall recognizes
+// these clients by their import paths, and their sending functions by name.
 func externalCall(f *types.Func) string {
 	if f == nil || f.Pkg() == nil {
 		return ""
@@ -60,14 +60,14 @@ func externalCall(f *types.Func) string {
 	return ""
 }
 
-// isRequest reports whether f is a function of net/http that sends a request. Get of http.Header
-// has the name of a request and is none.
+// isRequest reports whether f is a function of net/http that sends a request. It excludes Get of
+// http.Header, which only has the name of such a function.
 func isRequest(f *types.Func) bool {
 	return isFunc(f, "net/http", "Get", "Post", "PostForm", "Head", "Do", "RoundTrip") && receiver(f) != "Header"
 }
 
-// brokers maps the packages of broker clients to the prefixes of the functions that send. Redis is
-// among them, because a program that uses it for messages or locks has the same fault.
+// brokers maps the import paths of broker clients to name prefixes of the functions that send.
+// Redis is in the list, because a write to Redis cannot be rolled back either.
 var brokers = map[string][]string{
 	"github.com/nats-io/nats.go":                 {"Publish", "Request"},
 	"github.com/rabbitmq/amqp091-go":             {"Publish"},
@@ -84,20 +84,20 @@ var brokers = map[string][]string{
 	"github.com/redis/go-redis":                  {"Publish", "Set", "Incr", "Decr", "Del", "HSet", "LPush", "RPush", "XAdd", "SAdd", "ZAdd", "Expire"},
 }
 
-// services lists the packages of clients for payment and mail providers. Their exported functions
-// make calls.
+// services lists the import paths of clients for payment and mail providers. isServiceCall decides
+// which of their functions make a call.
 var services = []string{
 	"github.com/stripe/stripe-go", "github.com/adyen/adyen-go-api-library", "github.com/sendgrid/sendgrid-go", "github.com/twilio/twilio-go",
 }
 
-// isServiceCall reports whether a function of a service client makes a call. It judges by the name,
-// such as New, Create or Refund, and by the two results: the object and an error.
+// isServiceCall reports whether f, a function of a client in services, makes a call. Such a
+// function has a name such as New, Create or Refund, and two results: an object and an error.
 func isServiceCall(f *types.Func) bool {
 	names := []string{"New", "Create", "Confirm", "Capture", "Cancel", "Update", "Refund", "Send", "Payments", "Do"}
 	return f.Signature().Results().Len() == 2 && hasPrefixOf(f.Name(), names)
 }
 
-// receiver returns the type name of the receiver of f, or "".
+// receiver returns the type name of the receiver of f, or "" if f is not a method.
 func receiver(f *types.Func) string {
 	r := f.Signature().Recv()
 	if r == nil {
@@ -119,7 +119,8 @@ func isGRPC(f *types.Func) bool {
 }
 
 // isConnect reports whether f is a method of a generated Connect client, or of connect.Client. A
-// generated client is an interface. A handler has the same parameters and is a method of a struct.
+// generated client is an interface. A Connect handler has the same parameters, but as a method of a
+// struct, and does not count.
 func isConnect(f *types.Func) bool {
 	s := f.Signature()
 	if s.Recv() == nil || s.Params().Len() != 2 || s.Results().Len() != 2 {

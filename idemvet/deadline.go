@@ -8,7 +8,7 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Deadline reports calls whose context has no deadline.
+// Deadline is the analyzer that reports calls of idem whose context never ends.
 var Deadline = analyzer("idemdeadline", `find calls of idem whose context never ends
 
 A statement waits for a lock, or for a server that does not answer, as long as its context lasts. With a context that has no deadline it may wait
@@ -23,14 +23,14 @@ after the caller has left.`,
 			if to == nil || to.Pkg() == nil || len(call.Args) == 0 || !takesContext(to) {
 				return
 			}
-			// In every function a context that never ends is wrong for idem. In a handler, a
-			// context that ends only with the process is wrong for any function.
+			// A context that never ends is wrong for every call of idem. A context that ends only
+			// with the process is wrong for every call in a handler.
 			from := f.endless(call.Args[0], 0)
 			switch {
 			case from == nil:
 			case ofIdem(to.Pkg()) && takesKey(to):
 				if from.Name() == "NotifyContext" && pass.Pkg.Name() == "main" && !f.hasParam(call, hasContext) {
-					return // a command may run until it is interrupted
+					return // a command-line program may wait until the user interrupts it
 				}
 				pass.ReportRangef(call.Args[0], "this context of %s.%s never ends, so %s.%s may wait forever: pass the caller's context, with a deadline",
 					from.Pkg().Name(), from.Name(), to.Pkg().Name(), to.Name())
@@ -49,12 +49,13 @@ after the caller has left.`,
 		}
 	})
 
-// takesKey reports whether f is a function that claims a key.
+// takesKey reports whether f is a function that claims an idempotency key: its name begins with Do
+// and it has a parameter called key.
 func takesKey(f *types.Func) bool { return keyParam(f) >= 0 && strings.HasPrefix(f.Name(), "Do") }
 
-// endless returns the function that made the context e, if that context has no deadline:
-// context.Background, TODO or WithoutCancel, or signal.NotifyContext of one of those. It returns
-// nil for any other context.
+// endless returns the function that created the context e, if the context has no deadline and does
+// not end with a request: context.Background, TODO or WithoutCancel, or signal.NotifyContext with
+// such a context as the parent. It returns nil for any other context.
 func (f *functions) endless(e ast.Expr, deep int) *types.Func {
 	if deep > 8 {
 		return nil
@@ -77,10 +78,10 @@ func (f *functions) endless(e ast.Expr, deep int) *types.Func {
 	return nil
 }
 
-// ignoresCallersContext reports whether call uses the transaction with a new context although the
-// function has a context from its caller. Rollback is exempt, because a rollback must happen even
-// if that context has ended. WithoutCancel is exempt, because a program that calls it has decided
-// that the statement continues.
+// ignoresCallersContext reports whether call uses the transaction with a new context, although a
+// function around the call receives a context from its caller. Rollback is exempt, because a
+// rollback must happen even after the caller's context has ended. WithoutCancel is exempt, because
+// such a program deliberately lets the statement continue.
 func (b *body) ignoresCallersContext(call *ast.CallExpr) bool {
 	to := b.calleeOf(call)
 	if b.tx == nil || to == nil || len(call.Args) == 0 || !takesContext(to) || to.Name() == "Rollback" {
@@ -98,7 +99,8 @@ func takesContext(f *types.Func) bool {
 
 func isContext(t types.Type) bool { return isNamed(t, "context", "Context") }
 
-// hasParam reports whether a function around n has a named parameter whose type satisfies is.
+// hasParam reports whether a function around n has a named parameter of a type t for which is(t)
+// returns true.
 func (f *functions) hasParam(n ast.Node, is func(types.Type) bool) bool {
 	for _, fn := range f.enclosingFuncs(n) {
 		for _, field := range typeOf(fn).Params.List {
@@ -112,13 +114,13 @@ func (f *functions) hasParam(n ast.Node, is func(types.Type) bool) bool {
 	return false
 }
 
-// isRequestOrOp reports whether t is the type of a request that a program serves, or of an
-// operation that it runs.
+// isRequestOrOp reports whether t is http.Request or operation.Op. A parameter of such a type shows
+// that the function serves a request or runs an operation.
 func isRequestOrOp(t types.Type) bool {
 	return isNamed(t, "net/http", "Request") || isNamed(t, library+"/operation", "Op")
 }
 
-// hasContext reports whether t is a context, or has a method Context that returns one.
+// hasContext reports whether t is context.Context, or has a method Context that returns a context.
 func hasContext(t types.Type) bool {
 	if isContext(t) {
 		return true

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Ended reports functions that end the transaction that they received from idem.
+// Ended is the analyzer that reports functions that end the transaction that they received from
+// idem.
 var Ended = rule("idemended", `find functions that commit or roll back the transaction of idem
 
 idem ends the transaction, together with the record. To undo the writes, a function returns an error.`,
@@ -32,13 +33,15 @@ idem ends the transaction, together with the record. To undo the writes, a funct
 		}
 	})
 
-// endsTx reports whether to is Commit or Rollback of the transaction of the body.
+// endsTx reports whether the selector to is Commit or Rollback of the transaction that the function
+// received from idem.
 func (b *body) endsTx(to *ast.SelectorExpr) bool {
 	return (to.Sel.Name == "Commit" || to.Sel.Name == "Rollback") && isTx(b.info.TypeOf(to.X)) && b.isBodyTx(to.X)
 }
 
-// isBodyTx reports whether e is the transaction of the body, directly or under another name. A
-// savepoint is not: the body that began it must end it.
+// isBodyTx reports whether e is the transaction that the function received from idem, directly or
+// through another variable. It returns false for a savepoint, because a function may end a
+// savepoint that it has begun.
 func (b *body) isBodyTx(e ast.Expr) bool {
 	e = ast.Unparen(e)
 	if call, ok := e.(*ast.CallExpr); ok {
@@ -59,8 +62,8 @@ func (b *body) isBodyTx(e ast.Expr) bool {
 	return b.tx != nil && b.info.Uses[id] == b.tx && !b.isSavepoint(id)
 }
 
-// returnsBodyTx reports whether call returns the transaction of the body: idemhttp.Tx(ctx) or
-// idemsql.SQLTx(tx).
+// returnsBodyTx reports whether call returns the transaction that the function received from idem.
+// The calls idemhttp.Tx(ctx) and idemsql.SQLTx(tx) do.
 func (b *body) returnsBodyTx(call *ast.CallExpr) bool {
 	to := callee(b.info, call)
 	if to == nil || !ofIdem(to.Pkg()) || len(call.Args) != 1 {
@@ -69,8 +72,8 @@ func (b *body) returnsBodyTx(call *ast.CallExpr) bool {
 	return to.Name() == "Tx" || to.Name() == "SQLTx" && b.isBodyTx(call.Args[0])
 }
 
-// isOnTxConn reports whether statements through e run on the connection of the transaction: e is
-// the transaction, tx.Conn() or a savepoint.
+// isOnTxConn reports whether statements through e run on the connection of the transaction. That is
+// the case if e is the transaction, tx.Conn() or a savepoint.
 func (b *body) isOnTxConn(e ast.Expr, deep int) bool {
 	if b.tx != nil && b.variable(e) == b.tx || b.isBodyTx(e) {
 		return true
@@ -87,8 +90,8 @@ func (b *body) isOnTxConn(e ast.Expr, deep int) bool {
 }
 
 // endsBySQL reports whether call executes or queues a constant SQL text that ends the transaction.
-// The driver knows the connection behind a batch only when the batch is sent, so any batch of the
-// function counts.
+// A batch has no connection until it is sent, so endsBySQL assumes that every batch in the body
+// runs in the transaction.
 func (b *body) endsBySQL(to *ast.SelectorExpr, call *ast.CallExpr) bool {
 	f, ok := b.info.Uses[to.Sel].(*types.Func)
 	if !ok || f.Pkg() == nil {
@@ -102,7 +105,8 @@ func (b *body) endsBySQL(to *ast.SelectorExpr, call *ast.CallExpr) bool {
 }
 
 // sqlOf returns the constant SQL text among the arguments of a driver method, or "". The methods of
-// pgx and database/sql have it at different positions, but always name the parameter sql or query.
+// pgx and database/sql take the SQL at different positions, but the parameter is always named sql
+// or query.
 func (b *body) sqlOf(f *types.Func, call *ast.CallExpr) string {
 	params := f.Signature().Params()
 	for i := range min(params.Len(), len(call.Args)) {
@@ -120,13 +124,13 @@ func (b *body) sqlOf(f *types.Func, call *ast.CallExpr) string {
 	return ""
 }
 
-// beginsOnConn reports whether call begins a transaction on the connection of the transaction.
-// Begin of a pgx.Tx creates a savepoint. Begin of a pgx.Conn sends BEGIN, which does nothing inside
-// of a transaction, and its COMMIT then ends the outer one.
+// beginsOnConn reports whether call begins a transaction on the *pgx.Conn on which the transaction
+// of idem runs. Begin of a pgx.Tx creates a savepoint. Begin of a pgx.Conn sends BEGIN, which does
+// nothing inside a transaction, and the later COMMIT then ends the transaction of idem.
 func (b *body) beginsOnConn(to *ast.SelectorExpr, call *ast.CallExpr) bool {
 	by := to.X
 	switch f := callee(b.info, call); {
-	// pgx.BeginFunc takes the connection as an argument.
+	// pgx.BeginFunc and BeginTxFunc take the connection as an argument.
 	case isFunc(f, pgx, "BeginFunc", "BeginTxFunc") && len(call.Args) > 1:
 		by = call.Args[1]
 	case !isFunc(f, pgx, "Begin", "BeginTx"):
@@ -135,9 +139,9 @@ func (b *body) beginsOnConn(to *ast.SelectorExpr, call *ast.CallExpr) bool {
 	return isNamed(b.info.TypeOf(by), pgx, "Conn") && b.isOnTxConn(by, 0)
 }
 
-// isSavepoint reports whether the variable holds a savepoint at this use. The program may reuse the
-// name of the transaction: tx, err := tx.Begin(ctx). So the position of the use matters: before the
-// assignment, the same variable is the transaction.
+// isSavepoint reports whether the variable is a savepoint at this use. A program may assign a
+// savepoint to the variable of the transaction, as in tx, err = tx.Begin(ctx). The variable is a
+// savepoint after that assignment, and the transaction before it.
 func (b *body) isSavepoint(tx *ast.Ident) bool {
 	for _, set := range b.assigned[b.info.Uses[tx]] {
 		call, ok := ast.Unparen(set).(*ast.CallExpr)

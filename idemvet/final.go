@@ -9,7 +9,7 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Final reports transport errors that are passed to operation.Final.
+// Final is the analyzer that reports transport errors that are passed to operation.Final.
 var Final = analyzer("idemfinal", `find transport errors in operation.Final
 
 Final states that the other system has refused the call: the call is not made again, and attempts in doubt are settled. A timeout or a broken
@@ -28,14 +28,15 @@ connection was made.`,
 		})
 	})
 
-// finals implements the rule idemfinal for one package.
+// finals implements the analyzer Final for one package.
 type finals struct{ *functions }
 
-// isTransport reports whether e, or an error that it wraps, is a transport error: the error of a
-// request, of a context, or of package net. Such an error leaves the outcome of the call open.
+// isTransport reports whether e, or an error that e wraps, is a transport error: the error of a
+// request, of a context, or of package net. After a transport error, nobody knows whether the call
+// happened.
 //
-// For a variable, isTransport first looks at the conditions around its use. If none of them
-// decides, it looks at the last assignment.
+// If e is a variable, isTransport first examines the conditions around the use of e. If no
+// condition decides, isTransport examines the last value that was assigned to the variable.
 func (f *finals) isTransport(e ast.Expr, stack []ast.Node, deep int) bool {
 	e = ast.Unparen(e)
 	if deep > 8 {
@@ -54,7 +55,7 @@ func (f *finals) isTransport(e ast.Expr, stack []ast.Node, deep int) bool {
 	if variable == nil || !isError(variable.Type()) {
 		return false
 	}
-	// A condition around the use may prove that the variable holds a transport error there, or may
+	// A condition around the use may prove that the variable is a transport error there, or may
 	// test for another kind of error. In both cases the last assignment does not matter.
 	proven, open := f.conditionsProve(variable, stack)
 	if proven || !open {
@@ -64,7 +65,8 @@ func (f *finals) isTransport(e ast.Expr, stack []ast.Node, deep int) bool {
 	return set != nil && f.isTransport(set, stack, deep+1)
 }
 
-// isTransportType reports whether t is an error type of package net or net/url.
+// isTransportType reports whether t is one of the error types of package net or net/url for a
+// failed connection or request.
 func isTransportType(t types.Type) bool {
 	if t == nil {
 		return false
@@ -78,8 +80,8 @@ func isTransportType(t types.Type) bool {
 	return false
 }
 
-// isTransportValue reports whether e is a named error of a context or a connection, such as
-// context.DeadlineExceeded.
+// isTransportValue reports whether e is an error variable for the failure of a context or a
+// connection, such as context.DeadlineExceeded.
 func (f *finals) isTransportValue(e ast.Expr) bool {
 	name := nameOf(e)
 	if name == nil {
@@ -96,8 +98,9 @@ func (f *finals) isTransportValue(e ast.Expr) bool {
 	return false
 }
 
-// returnsTransport reports whether the error of call is a transport error: call sends a request,
-// reads the error of a context, or reads the body of a response.
+// returnsTransport reports whether the error that call returns is a transport error. That is the
+// case if call sends a request, gets the error of a context, or reads the body of a response, or if
+// it calls a function in the package that does so.
 func (f *finals) returnsTransport(call *ast.CallExpr, deep int) bool {
 	to := callee(f.info, call)
 	if isFunc(to, "io", "ReadAll") {
@@ -107,7 +110,8 @@ func (f *finals) returnsTransport(call *ast.CallExpr, deep int) bool {
 	return isRequest(to) || isFunc(to, "context", "Err", "Cause") || f.passesTransport(f.declared[to], deep)
 }
 
-// passesTransport reports whether a function of the package returns a transport error unchanged.
+// passesTransport reports whether decl, a function in the package, returns a transport error,
+// possibly wrapped.
 func (f *finals) passesTransport(decl *ast.FuncDecl, deep int) (found bool) {
 	if decl == nil || decl.Body == nil {
 		return false
@@ -130,12 +134,12 @@ func (f *finals) passesTransport(decl *ast.FuncDecl, deep int) (found bool) {
 	return found
 }
 
-// conditionsProve examines the conditions around a use of an error variable. It reports whether one
-// of the conditions only holds for transport errors. It also reports open if none of the conditions
-// tests for another kind of error.
+// conditionsProve examines the conditions around a use of an error variable. transport is true if a
+// condition is true only for transport errors. open is true if no condition tests for another kind
+// of error.
 //
-// Only the body of an if statement counts, and not its else branch, where the condition is false. A
-// case with several conditions proves nothing about each of them.
+// The condition of an if statement counts only inside its body, and not in the else branch. A case
+// with several conditions proves none of them.
 func (f *finals) conditionsProve(variable types.Object, stack []ast.Node) (transport, open bool) {
 	open = true
 	for i, n := range stack {
@@ -158,8 +162,8 @@ func (f *finals) conditionsProve(variable types.Object, stack []ast.Node) (trans
 	return transport, open
 }
 
-// assertsTransport reports whether the body of an if statement only runs for a transport error, by
-// a type assertion in its init statement: _, ok := err.(net.Error); ok.
+// assertsTransport reports whether the body of the if statement n runs only for a transport error,
+// because its init statement asserts the type: if _, ok := err.(net.Error); ok.
 func (f *finals) assertsTransport(n *ast.IfStmt, variable types.Object) bool {
 	set, ok := n.Init.(*ast.AssignStmt)
 	if !ok || len(set.Rhs) != 1 || len(set.Lhs) != 2 {
@@ -179,8 +183,8 @@ func (f *finals) assertsTransport(n *ast.IfStmt, variable types.Object) bool {
 	return false
 }
 
-// implies reports whether condition implies the variable held: condition is held, or a conjunction
-// with it.
+// implies reports whether a true condition implies that the Boolean variable in held is true. That
+// is the case if condition is the variable itself, or joins it to other conditions with &&.
 func (f *finals) implies(condition ast.Expr, held types.Object) bool {
 	if both, ok := ast.Unparen(condition).(*ast.BinaryExpr); ok && both.Op == token.LAND {
 		return f.implies(both.X, held) || f.implies(both.Y, held)
@@ -188,8 +192,9 @@ func (f *finals) implies(condition ast.Expr, held types.Object) bool {
 	return held != nil && f.variable(condition) == held
 }
 
-// proves reports whether condition implies that the error is a transport error. It also reports
-// whether condition tests the kind of the error at all. A comparison with nil is no such test.
+// proves reports whether condition implies that the error in variable is a transport error. tests
+// reports whether condition tests the kind of the error at all. A comparison with nil does not test
+// the kind.
 func (f *finals) proves(condition ast.Expr, variable types.Object) (transport, tests bool) {
 	switch x := ast.Unparen(condition).(type) {
 	case *ast.BinaryExpr:
@@ -210,14 +215,15 @@ func (f *finals) proves(condition ast.Expr, variable types.Object) (transport, t
 	return false, mentions(f.info, condition, variable)
 }
 
-// joinedProve is proves for two conditions joined by && or ||.
+// joinedProve does the same as proves for two conditions that are joined by && or ||.
 func (f *finals) joinedProve(joined *ast.BinaryExpr, variable types.Object) (transport, tests bool) {
 	x, testsX := f.proves(joined.X, variable)
 	y, testsY := f.proves(joined.Y, variable)
 	if joined.Op == token.LOR {
 		return x && y, testsX || testsY
 	}
-	// The other part may exclude transport errors: err != nil && errors.As(err, &declined).
+	// A part that tests for another kind of error excludes transport errors: err != nil &&
+	// errors.As(err, &declined).
 	isOther := testsX && !x || testsY && !y
 	return (x || y) && !isOther, testsX || testsY
 }
@@ -240,8 +246,9 @@ func (f *finals) testsForTransport(call *ast.CallExpr, variable types.Object) bo
 	return false
 }
 
-// lastAssigned returns the last expression that is assigned to variable before its use in the same
-// function. It returns nil if that assignment is in a branch that need not precede the use.
+// lastAssigned returns the last expression that is assigned to variable before the given use in the
+// same function. It returns nil if the assignment is in a branch that may not have run before the
+// use.
 func (f *finals) lastAssigned(variable types.Object, use ast.Expr) (last ast.Expr) {
 	for _, set := range f.assigned[variable] {
 		if set.End() <= use.Pos() && (last == nil || set.Pos() > last.Pos()) && f.enclosingFunc(set) == f.enclosingFunc(use) {

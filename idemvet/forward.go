@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// losesKey returns the function of a Keyed call if that function sends its request without the key,
-// and nil otherwise. A function that only reads, or that takes its key from elsewhere, is fine.
+// losesKey checks a call of package operation with the policy Keyed. It returns the function that
+// the call executes if that function sends a request without the key, and nil otherwise. A function
+// may leave out the key if it only reads, or if it sends a key of its own.
 //
-// The policy Keyed promises that the other system recognizes a repeated key. After a crash the call
-// is made again, and without the key it has its effect a second time.
+// With the policy Keyed, a call is repeated after a crash, because the other system is expected to
+// recognize the key. Without the key, the repeated call has its effect a second time.
 func (k *keys) losesKey(call *ast.CallExpr) ast.Expr {
 	at := policyAt(callee(k.info, call))
 	if at < 0 || at+1 >= len(call.Args) || !k.isKeyed(call.Args[at]) {
@@ -25,8 +26,8 @@ func (k *keys) losesKey(call *ast.CallExpr) ast.Expr {
 	return nil
 }
 
-// policyAt returns the position of the policy argument of f, a function that makes a call of an
-// operation, or -1. The function of the call is the next argument.
+// policyAt returns the position of the argument with the call policy if f is operation.Call, Go or
+// UndoCall, and -1 otherwise. The next argument is the function that makes the call.
 func policyAt(f *types.Func) int {
 	switch {
 	case isFunc(f, library+"/operation", "Call", "Go"):
@@ -37,7 +38,7 @@ func policyAt(f *types.Func) int {
 	return -1
 }
 
-// isKeyed reports whether operation.Keyed makes the policy.
+// isKeyed reports whether the expression policy calls operation.Keyed.
 func (k *keys) isKeyed(policy ast.Expr) bool {
 	if set, ok := k.soleValue(policy); ok {
 		policy = set
@@ -45,9 +46,9 @@ func (k *keys) isKeyed(policy ast.Expr) bool {
 	return contains(policy, func(call *ast.CallExpr) bool { return isFunc(callee(k.info, call), library+"/operation", "Keyed") })
 }
 
-// ignores reports whether fn does not use the parameter at position at. Logging the parameter, or
-// passing it to a function that ignores it, does not count as use. A function without a body, or
-// one that is more than eight calls away, counts as a user.
+// ignores reports whether the function fn does not use its parameter at position at. Logging the
+// parameter, or passing it to a function that ignores it, does not count as use. ignores assumes
+// that a function without a body, or more than eight calls away, uses the parameter.
 func (k *keys) ignores(fn ast.Node, at, deep int) bool {
 	param, block := k.param(fn, at), blockOf(fn)
 	if param == nil {
@@ -80,13 +81,13 @@ func (k *keys) ignores(fn ast.Node, at, deep int) bool {
 	return !used
 }
 
-// discards reports whether n is _ = key.
+// discards reports whether n is the assignment _ = param.
 func (k *keys) discards(n *ast.AssignStmt, param types.Object) bool {
 	id, ok := n.Lhs[0].(*ast.Ident)
 	return ok && id.Name == "_" && len(n.Lhs) == 1 && k.variable(n.Rhs[0]) == param
 }
 
-// forwards reports whether call passes param to a function of the package that uses it.
+// forwards reports whether call, a call of the function decl, passes param on to code that uses it.
 func (k *keys) forwards(decl *ast.FuncDecl, call *ast.CallExpr, param types.Object, deep int) bool {
 	for i, arg := range call.Args {
 		if mentions(k.info, arg, param) && (k.variable(arg) != param || !k.ignores(decl, i, deep+1)) {
@@ -96,16 +97,17 @@ func (k *keys) forwards(decl *ast.FuncDecl, call *ast.CallExpr, param types.Obje
 	return mentions(k.info, call.Fun, param)
 }
 
-// sends reports whether fn makes a call that must not be repeated, and has no key of its own for
-// it. One sign that a repetition is harmless exempts the whole function: with a GET and a POST in
-// one function, the rule cannot tell which of them the policy is about.
+// sends reports whether fn calls another service without any sign that repeating the call is
+// harmless, such as a GET or a key of its own. One such sign exempts the whole function. If a
+// function contains a GET and a POST, the rule cannot tell which of the two the policy is about.
 func (k *keys) sends(fn ast.Node) bool {
 	s := &sending{keys: k, seen: map[ast.Node]bool{}}
 	s.look(fn)
 	return s.calls && !s.harmless
 }
 
-// sending is what a function sends, including the functions of the package that it calls.
+// sending describes what a function sends, by itself or through functions of the package that it
+// calls.
 type sending struct {
 	*keys
 	seen     map[ast.Node]bool
@@ -113,7 +115,7 @@ type sending struct {
 	harmless bool // the function uses GET, PUT or DELETE, or a key of its own
 }
 
-// look examines fn and the functions of the package that it calls.
+// look examines fn and, recursively, the functions in the package that fn calls.
 func (s *sending) look(fn ast.Node) {
 	block := blockOf(fn)
 	if block == nil || s.seen[fn] {
@@ -142,8 +144,8 @@ func (s *sending) look(fn ast.Node) {
 	})
 }
 
-// isOwnKey reports whether id names a key or the ID of an operation. Parameters do not count: the
-// rule has found that the function ignores its key.
+// isOwnKey reports whether id names a key, or the ID of an operation. Parameters do not count: when
+// this rule runs, it already knows that the function ignores its key parameter.
 func (s *sending) isOwnKey(id *ast.Ident) bool {
 	object := s.info.Uses[id]
 	if f, ok := object.(*types.Func); ok {
@@ -159,8 +161,8 @@ func (s *sending) isOwnKey(id *ast.Ident) bool {
 	return ok && (strings.Contains(name, "key") || strings.Contains(name, "idempot"))
 }
 
-// isHarmless reports whether e is the name of an HTTP method that may be repeated, or of a key
-// header. RFC 9110 defines PUT and DELETE as idempotent.
+// isHarmless reports whether e is the name of a key header, or of an HTTP method that may be
+// repeated. RFC 9110 defines PUT and DELETE as idempotent.
 func (s *sending) isHarmless(e ast.Expr) bool {
 	switch s.text(e) {
 	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions:
@@ -169,16 +171,16 @@ func (s *sending) isHarmless(e ast.Expr) bool {
 	return s.namesHeader(e)
 }
 
-// harmlessNames are the prefixes of functions that read, that write under a name, or that only
-// prepare a call.
+// harmlessNames are name prefixes of functions that may be repeated. They only read, set a value
+// under a given name, or prepare a call.
 var harmlessNames = []string{
 	"get", "list", "find", "lookup", "fetch", "query", "read", "search", "check", "status", "describe", "poll", "wait",
 	"ping", "load", "put", "set", "delete", "upsert", "head", "new", "with",
 }
 
-// callsOut reports whether call is a call to another service: of a known client, or of any other
-// function outside the package that takes a context. A function that returns a context only derives
-// one, and calls nothing.
+// callsOut reports whether call probably calls another service: through a known client, or through
+// any other function outside the package that takes a context. A function that returns a context
+// does not count, because it only derives a context.
 func (s *sending) callsOut(to *types.Func, call *ast.CallExpr) bool {
 	name := nameOf(ast.Unparen(call.Fun))
 	if name == nil || hasPrefixOf(strings.ToLower(name.Name), harmlessNames) {
@@ -193,8 +195,8 @@ func (s *sending) callsOut(to *types.Func, call *ast.CallExpr) bool {
 	return len(call.Args) > 0 && isContext(s.info.TypeOf(call.Args[0])) && !isContext(s.firstResult(call))
 }
 
-// isLocal reports whether path is the standard library or pgx. Their functions take a context but
-// call no other service.
+// isLocal reports whether path belongs to pgx or to the standard library, except package net.
+// Functions there may take a context but call no other service.
 func isLocal(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return path == pgx || strings.HasPrefix(path, pgx+"/") || !strings.Contains(first, ".") && first != "net"

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// functions indexes a package: its functions, and the expressions that are assigned to its
-// variables. The rules use it to find out where a value comes from. This is no data flow analysis:
-// most helpers follow a variable only if the package assigns it once, so that they do not have to
-// know which assignment came last. A rule misses some faults that way, and rarely reports a correct
-// program.
+// functions is an index of a package: its functions, and the expressions that are assigned to its
+// variables. With this index the rules find out where a value comes from. It is no data flow
+// analysis. Most helpers follow a variable only if the package assigns it once, and so need not
+// know which assignment came last. The rules therefore miss some faults, but rarely report a
+// correct program.
 type functions struct {
 	pkg      *types.Package
 	info     *types.Info
@@ -20,11 +20,11 @@ type functions struct {
 	declared map[*types.Func]*ast.FuncDecl
 
 	assigned       map[types.Object][]ast.Expr    // all expressions assigned to a variable
-	assignedFields map[types.Object][]ast.Expr    // all expressions assigned to its fields, and to fields of those
-	randomFills    map[types.Object]*ast.CallExpr // the call that fills a variable with random bytes
+	assignedFields map[types.Object][]ast.Expr    // all expressions assigned to fields inside a variable, at any depth
+	randomFills    map[types.Object]*ast.CallExpr // the call of rand.Read that fills a variable
 }
 
-// functionsOf builds the index of a package.
+// functionsOf builds the index of the package that pass analyzes.
 func functionsOf(pass *analysis.Pass) *functions {
 	f := &functions{pkg: pass.Pkg, info: pass.TypesInfo, files: pass.Files, declared: map[*types.Func]*ast.FuncDecl{},
 		assigned: map[types.Object][]ast.Expr{}, assignedFields: map[types.Object][]ast.Expr{}, randomFills: map[types.Object]*ast.CallExpr{}}
@@ -52,7 +52,7 @@ func functionsOf(pass *analysis.Pass) *functions {
 	return f
 }
 
-// recordRandomFill records a call of rand.Read, for a slice or a part of an array.
+// recordRandomFill records the variable that call fills with random bytes, if call is rand.Read.
 func (f *functions) recordRandomFill(call *ast.CallExpr) {
 	to := callee(f.info, call)
 	if !isFunc(to, "crypto/rand", "Read") && !isFunc(to, "math/rand", "Read") || len(call.Args) != 1 {
@@ -67,8 +67,9 @@ func (f *functions) recordRandomFill(call *ast.CallExpr) {
 	}
 }
 
-// calleeOf is callee, and also resolves a call through a variable to which a function or method is
-// assigned once, as in exec := tx.Exec; exec(ctx, sql).
+// calleeOf returns the function or method that call invokes, or nil. Unlike callee, it also
+// resolves a variable to which a function or method is assigned once: exec := tx.Exec; exec(ctx,
+// sql).
 func (f *functions) calleeOf(call *ast.CallExpr) *types.Func {
 	if to := callee(f.info, call); to != nil {
 		return to
@@ -84,9 +85,10 @@ func (f *functions) calleeOf(call *ast.CallExpr) *types.Func {
 	return nil
 }
 
-// assign records an assignment. For a call with several results, each variable is assigned the
-// call. An assignment to a field of a struct is recorded for the variable of the struct, however
-// deep the field is: the rules only ask whether a value is anywhere inside the variable.
+// assign records an assignment. If a call has several results, assign records the call for each of
+// the variables. An assignment to a field, at any depth, is recorded for the variable that contains
+// the field. That is enough, because the rules only ask whether a value is anywhere inside a
+// variable.
 func (f *functions) assign(to, from []ast.Expr) {
 	for i, e := range to {
 		if field, ok := e.(*ast.SelectorExpr); ok && len(from) == len(to) {
@@ -109,13 +111,13 @@ func (f *functions) assign(to, from []ast.Expr) {
 		if len(from) == len(to) {
 			f.assigned[object] = append(f.assigned[object], from[i])
 		} else if i < len(from) || len(from) == 1 {
-			f.assigned[object] = append(f.assigned[object], from[0]) // one of the results of a call
+			f.assigned[object] = append(f.assigned[object], from[0]) // the variable gets one of the results of a call
 		}
 	}
 }
 
-// soleValue returns the expression that is assigned to the variable e, if there is only one
-// assignment in the package.
+// soleValue returns the expression that is assigned to the variable e, if the package contains
+// exactly one assignment to it.
 func (f *functions) soleValue(e ast.Expr) (ast.Expr, bool) {
 	id, ok := ast.Unparen(e).(*ast.Ident)
 	if !ok {
@@ -127,9 +129,9 @@ func (f *functions) soleValue(e ast.Expr) (ast.Expr, bool) {
 	return nil, false
 }
 
-// resolve returns the functions that e may be: a literal, a function of the package, or the
-// literals that a function of the package returns. It finds none for a function of another package,
-// and for a variable that is assigned more than once.
+// resolve returns the functions that e may refer to: a literal, a function in the package, or the
+// literals that a function in the package returns. It returns nothing for a function of another
+// package, and for a variable that is assigned more than once.
 func (f *functions) resolve(e ast.Expr) []ast.Node {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.FuncLit:
@@ -145,7 +147,7 @@ func (f *functions) resolve(e ast.Expr) []ast.Node {
 			return f.resolve(set)
 		}
 	case *ast.CallExpr:
-		// A conversion, such as Handler(f).
+		// If the call is a conversion, such as Handler(f), the function is the converted value.
 		if tv := f.info.Types[x.Fun]; tv.IsType() && len(x.Args) == 1 {
 			return f.resolve(x.Args[0])
 		}
@@ -153,7 +155,8 @@ func (f *functions) resolve(e ast.Expr) []ast.Node {
 		if decl == nil || decl.Body == nil {
 			return nil
 		}
-		// A constructor: the function is one of the literals that it returns.
+		// If the call is a constructor, the function is one of the literals that the constructor
+		// returns.
 		var made []ast.Node
 		ast.Inspect(decl.Body, func(n ast.Node) bool {
 			if back, ok := n.(*ast.ReturnStmt); ok {
@@ -170,7 +173,7 @@ func (f *functions) resolve(e ast.Expr) []ast.Node {
 	return nil
 }
 
-// text returns the string constant e, or "".
+// text returns the value of e if e is a string constant, and "" otherwise.
 func (f *functions) text(e ast.Expr) string {
 	if value := f.info.Types[e].Value; value != nil && value.Kind() == constant.String {
 		return constant.StringVal(value)
@@ -187,7 +190,8 @@ func (f *functions) firstResult(call *ast.CallExpr) types.Type {
 	return t
 }
 
-// nameOf returns the identifier of a name or of a selector, or nil.
+// nameOf returns e itself if e is an identifier, and x for a selector such as pkg.x. It returns nil
+// for any other expression.
 func nameOf(e ast.Expr) *ast.Ident {
 	switch x := e.(type) {
 	case *ast.Ident:
@@ -198,7 +202,8 @@ func nameOf(e ast.Expr) *ast.Ident {
 	return nil
 }
 
-// param returns the parameter of the function node at position at, or nil if it has no name.
+// param returns the parameter at position at of the function node. It returns nil if the parameter
+// has no name.
 func (f *functions) param(node ast.Node, at int) types.Object {
 	i := 0
 	for _, field := range typeOf(node).Params.List {
@@ -215,7 +220,7 @@ func (f *functions) param(node ast.Node, at int) types.Object {
 	return nil
 }
 
-// typeOf returns the type of node, an *ast.FuncLit or *ast.FuncDecl.
+// typeOf returns the function type of node, which must be an *ast.FuncLit or *ast.FuncDecl.
 func typeOf(node ast.Node) *ast.FuncType {
 	if literal, ok := node.(*ast.FuncLit); ok {
 		return literal.Type
@@ -234,7 +239,8 @@ func blockOf(node ast.Node) *ast.BlockStmt {
 	return nil
 }
 
-// enclosingFunc returns the innermost function that contains node, or nil.
+// enclosingFunc returns the innermost function that contains node, or nil. A function contains
+// itself.
 func (f *functions) enclosingFunc(node ast.Node) ast.Node {
 	outer := f.enclosingFuncs(node)
 	if len(outer) == 0 {
@@ -244,7 +250,7 @@ func (f *functions) enclosingFunc(node ast.Node) ast.Node {
 }
 
 // enclosingFuncs returns the functions that contain node, the outermost first. If node is a
-// function, it is the last of them.
+// function itself, it is the last element.
 func (f *functions) enclosingFuncs(node ast.Node) (outer []ast.Node) {
 	for _, file := range f.files {
 		if !within(node, file) {
@@ -263,8 +269,7 @@ func (f *functions) enclosingFuncs(node ast.Node) (outer []ast.Node) {
 	return outer
 }
 
-// assignedTo returns the variable that the result of call is assigned to, or nil. Of several
-// results, one variable is returned.
+// assignedTo returns a variable to which a result of call is assigned, or nil.
 func (f *functions) assignedTo(call *ast.CallExpr) types.Object {
 	for object, set := range f.assigned {
 		for _, e := range set {

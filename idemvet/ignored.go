@@ -7,7 +7,8 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Ignored reports ignored errors of idem whose loss breaks a guarantee.
+// Ignored is the analyzer that reports ignored errors of idem, if ignoring the error breaks a
+// guarantee.
 var Ignored = analyzer("idemignored", `find ignored errors of idem
 
 After an error of DoTx the caller's transaction must not be committed, and after an error of a step the operation must stop. An error of HashJSON
@@ -46,8 +47,8 @@ means that there is no hash, and an error of Add that no message will be sent. A
 		}
 	})
 
-// scannedRow returns the call that produced the row which call scans at once, as in
-// tx.QueryRow(ctx, sql).Scan(&id). It returns nil for any other call.
+// scannedRow returns the call of QueryRow if call is Scan directly after it, as in tx.QueryRow(ctx,
+// sql).Scan(&id). It returns nil for any other call.
 func scannedRow(info *types.Info, call *ast.CallExpr) *ast.CallExpr {
 	to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 	if !ok || to.Sel.Name != "Scan" {
@@ -60,11 +61,13 @@ func scannedRow(info *types.Info, call *ast.CallExpr) *ast.CallExpr {
 	return row
 }
 
-// isReportedLater lists the methods of a transaction whose error may be ignored. The rows of Query
-// report its error again. Rule idemended reports Commit and Rollback.
+// isReportedLater lists the methods of a transaction whose ignored error this rule does not report.
+// After a failed Query, its rows report the error again. Commit and Rollback are reported by the
+// rule idemended.
 var isReportedLater = map[string]bool{"Commit": true, "Rollback": true, "Query": true, "QueryContext": true}
 
-// callWithIgnoredError returns the call whose error statement n ignores, or nil.
+// callWithIgnoredError returns the call in the statement n whose error the statement ignores, or
+// nil.
 func callWithIgnoredError(info *types.Info, n ast.Node) *ast.CallExpr {
 	call := ignoredCall(n)
 	if call == nil {
@@ -76,8 +79,8 @@ func callWithIgnoredError(info *types.Info, n ast.Node) *ast.CallExpr {
 	return call
 }
 
-// ignoredCall returns the call whose last result statement n ignores, or nil. The result need not
-// be an error.
+// ignoredCall returns the call in the statement n whose last result the statement ignores, or nil.
+// The result need not be an error.
 func ignoredCall(n ast.Node) (call *ast.CallExpr) {
 	switch n := n.(type) {
 	case *ast.ExprStmt:
@@ -118,7 +121,8 @@ func mustBeChecked(f *types.Func) bool {
 	return false
 }
 
-// consequence says what follows from ignoring the error of the named function.
+// consequence describes, for a diagnostic, what happens if a program ignores the error of the
+// function called name.
 func consequence(name string) string {
 	switch name {
 	case "DoTx", "HandleTx", "Start", "Add":

@@ -7,16 +7,18 @@ import (
 	"strings"
 )
 
-// inert holds the places in a function of an operation whose values affect neither steps nor
-// results: arguments of log calls, and deferred code that changes no outer variable. A value that
-// differs on a replay does no harm there. Programs commonly measure and log the time of a step.
+// inert lists the places in a function of an operation at which a value cannot affect the steps or
+// the result: log calls, and deferred code that changes no outer variable. A value that differs on
+// a replay does no harm in these places. For example, programs often measure and log the duration
+// of a step.
 type inert struct {
 	*replays
 	block  *ast.BlockStmt
 	places []ast.Node
 }
 
-// inertIn collects these places in block.
+// inertIn collects the inert places in block: log calls, and deferred code that changes no outer
+// variable.
 func (r *replays) inertIn(block *ast.BlockStmt) *inert {
 	t := &inert{replays: r, block: block}
 	ast.Inspect(block, func(n ast.Node) bool {
@@ -35,7 +37,7 @@ func (r *replays) inertIn(block *ast.BlockStmt) *inert {
 	return t
 }
 
-// logs reports whether f writes a log. Functions fmt.Print… count as logging.
+// logs reports whether f writes a log. The functions fmt.Print… count too.
 func logs(f *types.Func) bool {
 	if f == nil || f.Pkg() == nil {
 		return false
@@ -44,8 +46,9 @@ func logs(f *types.Func) bool {
 	return path == "log" || path == "log/slog" || path == "fmt" && strings.HasPrefix(f.Name(), "Print")
 }
 
-// changesState reports whether n, a defer statement, can change state outside of itself: it assigns
-// to a variable that is declared outside, takes its address, or sends on a channel.
+// changesState reports whether n, a defer statement, can change state outside of itself. It can do
+// so if it sends on a channel, or if it assigns to a variable that is declared outside or takes the
+// address of such a variable.
 func (t *inert) changesState(n ast.Node) (found bool) {
 	outer := func(e ast.Expr) {
 		if object := root(t.info, e); object != nil && !isWithin(object, n) {
@@ -72,16 +75,17 @@ func (t *inert) changesState(n ast.Node) (found bool) {
 	return found
 }
 
-// absorbs reports whether the value of n is used in inert places only. The value may go through
-// variables that are assigned once, at most eight deep. A single other use is enough to make it
-// count, because that use may decide the steps.
+// absorbs reports whether the value of n is used only in inert places, such as log calls. It
+// follows the value through variables that are assigned once, at most eight deep. It returns false
+// if there is a single other use, because that use may decide which steps run.
 func (t *inert) absorbs(n ast.Node, deep int) bool {
 	for _, place := range t.places {
 		if within(n, place) {
 			return true
 		}
 	}
-	// The value is assigned to variables. Follow each of their uses.
+	// n is not in an inert place. If its value is assigned to variables, follow all uses of these
+	// variables.
 	variables := t.assignedFrom(n)
 	if len(variables) == 0 || deep > 8 {
 		return false
@@ -94,9 +98,9 @@ func (t *inert) absorbs(n ast.Node, deep int) bool {
 	return true
 }
 
-// assignedFrom returns the variables that are assigned once, with an expression that contains n. If
-// several such expressions contain n, the variables of the innermost one are returned: the outer
-// one may be a function literal with many other statements.
+// assignedFrom returns the variables to which an expression that contains n is assigned, and
+// nothing else. If several assigned expressions contain n, assignedFrom uses the innermost. An
+// outer expression may be a function literal with many other statements.
 func (t *inert) assignedFrom(n ast.Node) map[types.Object]bool {
 	variables, from := map[types.Object]bool{}, token.NoPos
 	for object, set := range t.assigned {

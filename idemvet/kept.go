@@ -8,8 +8,8 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Kept reports transactions that are used after their function has returned, or by another
-// goroutine.
+// Kept is the analyzer that reports transactions that are used after their function has returned,
+// or by another goroutine.
 var Kept = rule("idemkept", `find transactions that outlive their function, or that another goroutine uses
 
 The transaction ends when the function returns. It is one connection, which two goroutines cannot use at the same time.`,
@@ -31,7 +31,7 @@ The transaction ends when the function returns. It is one connection, which two 
 				pass.ReportRangef(n, "the tx of %s is sent to another goroutine and ends when the function returns: send the values that were read", b.by)
 			}
 		case *ast.AssignStmt:
-			// If one call has several results, all of them come from its only expression.
+			// If a single call assigns to several variables, it is the source of all of them.
 			for i, to := range n.Lhs {
 				from := n.Rhs[min(i, len(n.Rhs)-1)]
 				if outlivesBody(pass.TypesInfo, b, to) && !isError(pass.TypesInfo.TypeOf(to)) && b.holds(from, 0) {
@@ -41,8 +41,8 @@ The transaction ends when the function returns. It is one connection, which two 
 			}
 		case *ast.ReturnStmt:
 			for _, result := range n.Results {
-				// A helper may return the transaction to its caller. So may a literal inside the
-				// body.
+				// A helper, and a literal inside the body, may return the transaction to their
+				// callers, because these callers are parts of the body.
 				if b.holds(result, 0) && !b.helper && b.enclosingFunc(n) == b.node {
 					pass.ReportRangef(n, "the tx of %s is returned and ends at the return: return the values that were read", b.by)
 				}
@@ -57,13 +57,15 @@ func startsGoroutine(f *types.Func) bool {
 		isFunc(f, "time", "AfterFunc") || isFunc(f, "context", "AfterFunc")
 }
 
-// isUsedBy reports whether call uses the transaction, or a value that holds it.
+// isUsedBy reports whether call uses the transaction, or a value that contains it or reads through
+// it.
 func (b *body) isUsedBy(call *ast.CallExpr) bool {
 	return mentions(b.info, call, b.tx) || contains(call, func(id *ast.Ident) bool { return b.holds(id, 0) })
 }
 
-// outlivesBody reports whether to, the target of an assignment, outlives the body: a variable from
-// outside, or a field of a parameter. A parameter itself is a copy that ends with the function.
+// outlivesBody reports whether the target of an assignment exists after the body has returned. That
+// is the case for a variable from outside the body and for a field of a parameter. A parameter
+// itself is a copy that ends with the function.
 func outlivesBody(info *types.Info, b *body, to ast.Expr) bool {
 	if id, ok := to.(*ast.Ident); ok && id.Name == "_" {
 		return false
@@ -77,8 +79,9 @@ func outlivesBody(info *types.Info, b *body, to ast.Expr) bool {
 }
 
 // holds reports whether the value of e is the transaction, contains it, or reads through it. Unread
-// rows and Queries of sqlc read through it. A closure contains every variable that it mentions. The
-// search follows variables at most eight deep, because variables may be assigned in a cycle.
+// rows and Queries of sqlc read through the transaction. A closure contains every variable that it
+// mentions. holds follows variables at most eight deep, because variables may be assigned in a
+// cycle.
 func (b *body) holds(e ast.Expr, deep int) bool {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.Ident:
@@ -87,7 +90,7 @@ func (b *body) holds(e ast.Expr, deep int) bool {
 		return b.holds(x.X, deep)
 	case *ast.CompositeLit:
 		return b.holdsAny(x.Elts, deep)
-	case *ast.KeyValueExpr: // of a composite literal
+	case *ast.KeyValueExpr: // an element of a composite literal
 		return b.holds(x.Value, deep)
 	case *ast.FuncLit:
 		return mentions(b.info, x, b.tx)
@@ -101,9 +104,10 @@ func (b *body) holdsAny(exprs []ast.Expr, deep int) bool {
 	return slices.ContainsFunc(exprs, func(e ast.Expr) bool { return b.holds(e, deep) })
 }
 
-// isAssignedTx reports whether a local variable or one of its fields is assigned a value that holds
-// the transaction. A variable with several assignments does not count: which of them applies at
-// the use depends on the order of execution, and idemvet must not report correct programs.
+// isAssignedTx reports whether the transaction, or a value that contains it, is assigned to a local
+// variable or to one of its fields. A variable with several assignments does not count, because the
+// order of execution decides which assignment is valid at the use, and idemvet must not report
+// correct programs.
 func (b *body) isAssignedTx(id *ast.Ident, deep int) bool {
 	object := b.info.Uses[id]
 	if !isWithin(object, b.block) || isError(object.Type()) {
@@ -113,9 +117,9 @@ func (b *body) isAssignedTx(id *ast.Ident, deep int) bool {
 	return len(set) == 1 && b.holds(set[0], deep) || b.holdsAny(b.assignedFields[object], deep)
 }
 
-// returnsHolder reports whether call receives the transaction and returns a value that holds it.
-// The type of the first result decides, because a function may also return plain values that it
-// has read with the transaction. For a builtin such as append, the arguments decide.
+// returnsHolder reports whether call receives the transaction and returns a value that contains it.
+// The type of the first result decides, because a function may also return plain values that it has
+// read with the transaction. For a builtin such as append, the arguments decide.
 func (b *body) returnsHolder(call *ast.CallExpr, deep int) bool {
 	if b.info.Types[call.Fun].IsBuiltin() {
 		return b.holdsAny(call.Args, deep)
@@ -124,7 +128,8 @@ func (b *body) returnsHolder(call *ast.CallExpr, deep int) bool {
 	return t != nil && mentions(b.info, call, b.tx) && (isTx(t) || isLazyReader(t) || takesTx(t) || isNamed(t, pgx, "Conn"))
 }
 
-// isLazyReader reports whether t is a result that reads from its connection lazily.
+// isLazyReader reports whether a value of type t, such as pgx.Rows, still needs its connection when
+// it is used.
 func isLazyReader(t types.Type) bool {
 	path, name := named(t)
 	return (path == pgx || path == "database/sql") && (name == "Rows" || name == "Row" || name == "BatchResults" || name == "Stmt")

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Key reports idempotency keys that differ for each attempt.
+// Key is the analyzer that reports idempotency keys that differ between the attempts of one
+// request.
 var Key = analyzer("idemkey", `find idempotency keys that differ between the attempts of one request
 
 All attempts of a request share one key. A key that contains the time differs in every attempt. So does a random key that is generated in a retry
@@ -30,9 +31,9 @@ and keeps it for as long as it may retry.`,
 			if key == nil {
 				return true
 			}
-			// The time is wrong for every key. A random value is right on a client that generates
-			// the key once, before its retries. It is wrong on a server, where each attempt arrives
-			// as a new call.
+			// A key must never contain the time. It may contain a random value on a client that
+			// generates the key once, before its retries. On a server a random value is wrong,
+			// because each attempt arrives as a new call.
 			random, clock := k.find(key, isRandom, 0), k.find(key, isClock, 0)
 			switch made := cmp.Or(clock, random); {
 			case made == nil || k.isStored(in, key, made):
@@ -51,7 +52,8 @@ and keeps it for as long as it may retry.`,
 // keys implements the rules about idempotency keys for one package.
 type keys struct{ *functions }
 
-// checkCall reports swapped arguments for scope and key, and calls that do not send their key.
+// checkCall reports swapped arguments for scope and key, and calls of an operation that do not send
+// their key.
 func (k *keys) checkCall(pass *analysis.Pass, call *ast.CallExpr) {
 	if key := k.swaps(call); key != nil {
 		pass.ReportRangef(key, "this argument is the key and is passed as the scope: swap scope and key")
@@ -63,8 +65,8 @@ func (k *keys) checkCall(pass *analysis.Pass, call *ast.CallExpr) {
 	}
 }
 
-// keyOf returns the key that n passes to a function or puts into a header, or nil. It reports
-// executes if n passes the key to a function of idem that claims it, and not if n sends it to
+// keyOf returns the key that n passes to a function or puts into a header, or nil. executes is true
+// if n passes the key to a function of idem that claims the key. It is false if n sends the key to
 // another server.
 func (k *keys) keyOf(n ast.Node) (key ast.Expr, executes bool) {
 	switch n := n.(type) {
@@ -82,8 +84,8 @@ func (k *keys) keyOf(n ast.Node) (key ast.Expr, executes bool) {
 	return nil, false
 }
 
-// keyOfCall is keyOf for a call: of a function of idem with a parameter for the key, or of Set or
-// Add of a header.
+// keyOfCall does the same as keyOf for a call. It knows the functions of idem that have a key
+// parameter, and the methods Set and Add of a header.
 func (k *keys) keyOfCall(call *ast.CallExpr) (key ast.Expr, executes bool) {
 	to := callee(k.info, call)
 	switch {
@@ -100,20 +102,21 @@ func (k *keys) keyOfCall(call *ast.CallExpr) (key ast.Expr, executes bool) {
 	return nil, false
 }
 
-// namesHeader reports whether e is a constant with the name of a key header. Some services add a
-// prefix to the name, such as Cko-Idempotency-Key.
+// namesHeader reports whether e is a constant with the name of an idempotency key header. Some
+// services add a prefix to the name, as in Cko-Idempotency-Key.
 func (k *keys) namesHeader(e ast.Expr) bool {
 	return strings.HasSuffix(strings.ToLower(k.text(e)), "idempotency-key")
 }
 
-// keyParam returns the position of the parameter for the key, or -1.
+// keyParam returns the position of the parameter called key in f, or -1.
 func keyParam(f *types.Func) int { return stringParam(f, "key") }
 
-// find returns the first call in e for which is reports found. It follows variables and fields to
-// the expressions that are assigned to them, at most eight deep. It does not enter the arguments of
-// a call for which is reports neither found nor through.
+// find returns the first call in e for which is(info, call) returns found. It also searches the
+// expressions that are assigned to variables and fields in e, at most eight deep. It searches the
+// arguments of a call only if is(info, call) returns through.
 //
-// A variable that rand.Read fills is never assigned. For it, find uses the call that fills it.
+// If rand.Read fills a variable, no expression is assigned to the variable. find then examines the
+// call of rand.Read.
 func (k *keys) find(e ast.Expr, is func(info *types.Info, call *ast.CallExpr) (found, through bool), deep int) (found *ast.CallExpr) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if found != nil {
@@ -151,8 +154,8 @@ func (k *keys) find(e ast.Expr, is func(info *types.Info, call *ast.CallExpr) (f
 	return found
 }
 
-// fieldValue returns the expression that a field was set to in the composite literal of its struct,
-// or nil.
+// fieldValue returns the expression for the field e in the composite literal that created its
+// struct, or nil.
 func (k *keys) fieldValue(e *ast.SelectorExpr) ast.Expr {
 	set, ok := k.soleValue(e.X)
 	if !ok {
@@ -175,8 +178,8 @@ func (k *keys) fieldValue(e *ast.SelectorExpr) ast.Expr {
 	return nil
 }
 
-// isClock finds calls that read the clock. It does not enter calls that reduce the time to a day or
-// another unit, because such a value is the same for many attempts.
+// isClock returns found for calls that read the clock. It does not return through for calls that
+// reduce a time to a day or another unit, because the reduced value is the same for many attempts.
 func isClock(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	f := callee(info, call)
 	if isFunc(f, "time", "Format", "AppendFormat", "Date", "Year", "Month", "Day", "YearDay", "ISOWeek", "Weekday", "Truncate", "Round") {
@@ -185,9 +188,10 @@ func isClock(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	return isFunc(f, "time", "Now", "Since", "Until"), true
 }
 
-// isRandom finds calls that return a different value each time: random numbers and generated IDs.
-// Calls that derive an ID from a value, such as uuid.NewSHA1, are not random, but their arguments
-// may be. Packages for IDs are recognized by the last part of their path, in any version.
+// isRandom returns found for calls that return a different value each time: random numbers and
+// generated IDs. Calls that derive an ID from a value, such as uuid.NewSHA1, are not random, but
+// their arguments may be. isRandom recognizes ID packages, in any version, by the last part of
+// their import path.
 func isRandom(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	f := callee(info, call)
 	if f == nil || f.Pkg() == nil {
@@ -210,8 +214,8 @@ func isRandom(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	return false, true
 }
 
-// isMadeBeforeLoop reports whether the call is in a loop while its key is generated before the
-// loop. The attempts in the loop then share the key.
+// isMadeBeforeLoop reports whether the node at the end of stack is in a loop, and made, which
+// generates the key, comes before this loop. All attempts in the loop then share the key.
 func (k *keys) isMadeBeforeLoop(stack []ast.Node, made ast.Node) bool {
 	for _, n := range stack {
 		switch n.(type) {

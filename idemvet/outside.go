@@ -8,19 +8,19 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Outside reports effects that are not in the transaction.
+// Outside is the analyzer that reports writes that are not in the transaction of idem.
 var Outside = rule("idemoutside", `find writes outside the transaction of idem
 
 A write through a pool, or through another connection, commits on its own. It stays if the transaction is rolled back, and a retry repeats it. Write
 with the tx that the function receives.`, outside)
 
-// outside reports a call in a body that works through a pool or another connection, or passes one
-// to another package.
+// outside reports a call in a body if the call works through a pool or another connection, or
+// passes a pool or connection to another package.
 //
-// A query builder takes its connection at any place of a method chain: in
-// db.NewInsert().Conn(tx).Exec(ctx), only the call in the middle names the transaction. So all
-// calls of a chain that names the transaction are accepted. The walk visits the outermost call
-// first, so outside sees the whole chain before its parts.
+// A query builder may receive its connection anywhere in a method chain. In
+// db.NewInsert().Conn(tx).Exec(ctx), only the call in the middle mentions the transaction. outside
+// therefore accepts all calls of a chain that mentions the transaction. It is called for the
+// outermost call first, and so sees the whole chain before its parts.
 func outside(pass *analysis.Pass, b *body, n ast.Node) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -47,20 +47,20 @@ func outside(pass *analysis.Pass, b *body, n ast.Node) {
 		}
 	}
 	if f := callee(info, call); f != nil && f.Pkg() == pass.Pkg {
-		return // the rule examines the function where it uses its arguments
+		return // the rule examines the called function itself, because it is in the same package
 	}
 	argumentsOutside(pass, b, call)
 }
 
-// callsOutsideTx reports whether to is a method of a pool, or of another value with a connection of
-// its own, and touches data.
+// callsOutsideTx reports whether the selector to is a method that accesses data through a pool, or
+// through another value with a connection of its own.
 func callsOutsideTx(pass *analysis.Pass, b *body, to *ast.SelectorExpr) bool {
 	method, ok := pass.TypesInfo.Selections[to]
 	return ok && (isPoolMethod(method) || isOutsideTx(pass, b, to.X)) && to.Sel.Name != "WithTx" && !touchesNoData[to.Sel.Name]
 }
 
-// argumentsOutside reports arguments, in a call to another package, that have a connection of their
-// own.
+// argumentsOutside reports arguments of call, a call to another package, that have a connection of
+// their own.
 func argumentsOutside(pass *analysis.Pass, b *body, call *ast.CallExpr) {
 	for _, arg := range call.Args {
 		if isOutsideTx(pass, b, arg) {
@@ -69,7 +69,7 @@ func argumentsOutside(pass *analysis.Pass, b *body, call *ast.CallExpr) {
 	}
 }
 
-// joinsTx reports whether call makes a *gorm.DB that the program then binds to the transaction:
+// joinsTx reports whether call returns a *gorm.DB that the program then binds to the transaction:
 // db.Statement.ConnPool = tx.
 func (b *body) joinsTx(call *ast.CallExpr) bool {
 	if b.tx == nil || !isNamed(b.info.TypeOf(call), "gorm.io/gorm", "DB") {
@@ -78,7 +78,8 @@ func (b *body) joinsTx(call *ast.CallExpr) bool {
 	return b.holdsAny(b.assignedFields[b.assignedTo(call)], 0)
 }
 
-// chain returns the calls of a method chain: all three of db.NewInsert().Conn(tx).Exec(ctx).
+// chain returns all calls of the method chain that ends with call, for example the three calls of
+// db.NewInsert().Conn(tx).Exec(ctx).
 func chain(call *ast.CallExpr) []*ast.CallExpr {
 	calls := []*ast.CallExpr{call}
 	for {
@@ -93,11 +94,11 @@ func chain(call *ast.CallExpr) []*ast.CallExpr {
 	}
 }
 
-// touchesNoData lists the methods of a pool that read its state or configuration only.
+// touchesNoData lists the methods of a pool that read only the state or configuration of the pool.
 var touchesNoData = map[string]bool{"Config": true, "Stat": true, "Stats": true, "TypeMap": true, "IsClosed": true, "PgConn": true}
 
-// isPoolMethod reports whether method belongs to an embedded pool. An embedded connection may be
-// that of the transaction and does not count.
+// isPoolMethod reports whether method belongs to a pool that is embedded in a struct. An embedded
+// single connection does not count, because it may be the connection of the transaction.
 func isPoolMethod(method *types.Selection) bool {
 	f, ok := method.Obj().(*types.Func)
 	if !ok || len(method.Index()) < 2 || f.Signature().Recv() == nil {
@@ -107,7 +108,8 @@ func isPoolMethod(method *types.Selection) bool {
 	return name != "Conn" && hasOwnConnection(f.Signature().Recv().Type())
 }
 
-// isOutsideTx reports whether statements through e run outside the transaction of the body.
+// isOutsideTx reports whether statements through e run outside the transaction that the function
+// received from idem.
 func isOutsideTx(pass *analysis.Pass, b *body, e ast.Expr) bool {
 	info := pass.TypesInfo
 	t := info.TypeOf(e)
@@ -118,8 +120,8 @@ func isOutsideTx(pass *analysis.Pass, b *body, e ast.Expr) bool {
 	if hasOwnConnection(t) {
 		return !isTxConn(pass, b, e)
 	}
-	// Queries, a *gorm.DB or a Tx from outside the body has a connection of its own. In a helper a
-	// parameter may be bound to the transaction, so it does not count.
+	// A value of type Queries, *gorm.DB or Tx from outside the body uses a connection of its own. A
+	// parameter of a helper does not count, because it may be bound to the transaction.
 	isOutside := from != nil && !isWithin(from, b.block) && from != b.tx && !(b.helper && isWithin(from, b.node))
 	if _, ok := from.(*types.Var); !ok || !isOutside {
 		return false
@@ -127,8 +129,8 @@ func isOutsideTx(pass *analysis.Pass, b *body, e ast.Expr) bool {
 	return takesTx(t) || isTx(t) && !b.shares && b.tx != nil
 }
 
-// isBoundInBody reports whether a call in e receives a transaction from inside the body, such as a
-// savepoint: queries.WithTx(savepoint).
+// isBoundInBody reports whether a call in e has a transaction variable of the body as an argument,
+// for example a savepoint: queries.WithTx(savepoint).
 func (b *body) isBoundInBody(e ast.Expr) bool {
 	isInnerTx := func(arg ast.Expr) bool {
 		object := b.variable(arg)

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Replay reports functions of operations that may take other steps when they run again.
+// Replay is the analyzer that reports functions of operations that may take other steps when they
+// run again.
 var Replay = analyzer("idemreplay", `find functions of operations whose steps depend on the time, on random values or on the order of a map
 
 The function of an operation runs again after a crash, and must take the same steps in the same order. Get a value that may differ in a step, which
@@ -26,17 +27,18 @@ records it.`,
 		})
 	})
 
-// replays is one run of Replay over a package.
+// replays is one run of the analyzer Replay over a package.
 type replays struct {
 	*functions
 	pass  *analysis.Pass
 	seen  map[ast.Node]bool
-	inert *inert // of the function that look examines
+	inert *inert // the inert places of the function that look examines
 }
 
-// look examines a function that takes steps, except for the functions of its steps. A function runs
-// again on every replay, so it must not depend on the time, on random values or on the order of a
-// map. It calls itself for functions of the package that receive the Op.
+// look examines a function that takes steps of an operation, but not the functions that run inside
+// the steps. The examined function runs again on every replay, so its steps must not depend on the
+// time, on random values or on the order of a map. look also examines the functions in the package
+// to which the function passes its Op.
 func (r *replays) look(node ast.Node) {
 	block := blockOf(node)
 	if r.seen[node] || block == nil {
@@ -64,8 +66,8 @@ func (r *replays) look(node ast.Node) {
 	})
 }
 
-// isUnordered reports whether ranging over e has the random order of a map. slices.Sorted restores
-// an order, and slices.Collect does not.
+// isUnordered reports whether a loop over e runs in the random order of a map. It returns false for
+// slices.Sorted, and true for slices.Collect of unordered elements.
 func (r *replays) isUnordered(e ast.Expr) bool {
 	if _, isMap := r.info.TypeOf(e).Underlying().(*types.Map); isMap {
 		return true
@@ -79,10 +81,10 @@ func (r *replays) isUnordered(e ast.Expr) bool {
 }
 
 // call examines a call in a function that takes steps, and follows calls that pass on the Op. It
-// reports whether look should also examine the arguments.
+// returns true if look should also examine the arguments.
 //
-// The functions among the arguments of a step run in the step. They may use the time and random
-// values, because a replay uses the recorded value and does not call them.
+// Function literals among the arguments of a step run inside the step. They may use the time and
+// random values, because a replay uses the recorded value and does not call them.
 func (r *replays) call(call *ast.CallExpr) (deeper bool) {
 	to := callee(r.info, call)
 	if to == nil || to.Pkg() == nil {
@@ -106,8 +108,8 @@ func (r *replays) call(call *ast.CallExpr) (deeper bool) {
 	return true
 }
 
-// argument examines an argument of a step other than its function. The argument is evaluated on
-// every replay.
+// argument examines an argument of a step that is not a function literal. Such an argument is
+// evaluated again on every replay.
 func (r *replays) argument(e ast.Expr) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
@@ -118,8 +120,8 @@ func (r *replays) argument(e ast.Expr) {
 	})
 }
 
-// checkRepeatable reports a call that returns another value on a replay, unless the value is only
-// logged.
+// checkRepeatable reports a call that returns another value when the operation runs again, unless
+// the value is only logged.
 func (r *replays) checkRepeatable(call *ast.CallExpr) {
 	to := callee(r.info, call)
 	if r.inert.absorbs(call, 0) {
@@ -132,13 +134,13 @@ func (r *replays) checkRepeatable(call *ast.CallExpr) {
 	}
 }
 
-// isStep reports whether call is a function of package operation that is given an Op or a Calls.
+// isStep reports whether call is a call of package operation with an argument of type Op or Calls.
 func (r *replays) isStep(call *ast.CallExpr) bool {
 	to := callee(r.info, call)
 	return to != nil && to.Pkg() != nil && to.Pkg().Path() == library+"/operation" && r.passesOp(call)
 }
 
-// passesOp reports whether an argument of call is an Op or a Calls.
+// passesOp reports whether an argument of call has the type operation.Op or operation.Calls.
 func (r *replays) passesOp(call *ast.CallExpr) bool {
 	return slices.ContainsFunc(call.Args, func(arg ast.Expr) bool {
 		t := r.info.TypeOf(arg)
@@ -146,5 +148,6 @@ func (r *replays) passesOp(call *ast.CallExpr) bool {
 	})
 }
 
-// takesSteps reports whether n contains a call that is given the Op.
+// takesSteps reports whether n contains a call with an argument of type operation.Op or
+// operation.Calls.
 func (r *replays) takesSteps(n ast.Node) bool { return contains(n, r.passesOp) }

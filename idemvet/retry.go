@@ -10,10 +10,10 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// isRetried reports whether an expression that generates a key may run again for the same request:
-// in a loop that retries, in a function passed to a retry package, or in a function that is called
-// in one of these. The parameter made is that expression. isRetried looks one call deep: the
-// function that generates a key is usually called by the retry loop itself.
+// isRetried reports whether made, the expression that generates a key, may run again for the same
+// request. That is the case in a loop that retries, in a function that is passed to a retry
+// package, and in a function that such code calls. isRetried looks only one call deep, because
+// usually the retry loop itself calls the function that generates the key.
 func (k *keys) isRetried(in *inspector.Inspector, stack []ast.Node, made ast.Node) bool {
 	if k.isInRetry(stack, made) {
 		return true
@@ -33,8 +33,9 @@ func (k *keys) isRetried(in *inspector.Inspector, stack []ast.Node, made ast.Nod
 	return found
 }
 
-// enclosing returns the innermost function around n, and the variable or function by which other
-// code calls it. Both are nil if the function has no name.
+// enclosing returns the innermost function around n, and the object by which other code calls the
+// function: the function's name, or the variable to which the literal is assigned. Both are nil if
+// there is no such object.
 func (k *keys) enclosing(n ast.Node) (fn ast.Node, object types.Object) {
 	switch fn := k.enclosingFunc(n).(type) {
 	case *ast.FuncDecl:
@@ -50,7 +51,8 @@ func (k *keys) enclosing(n ast.Node) (fn ast.Node, object types.Object) {
 }
 
 // calls reports whether call calls the function object, or passes it to a function that retries.
-// Methods of generic types are compared by their origin, because each instance has an own object.
+// Methods of generic types are compared by their origin, because each instance has an object of its
+// own.
 func (k *keys) calls(call *ast.CallExpr, object types.Object) bool {
 	to := callee(k.info, call)
 	if to != nil && to.Origin() == object || k.variable(call.Fun) == object {
@@ -64,9 +66,9 @@ func (k *keys) calls(call *ast.CallExpr, object types.Object) bool {
 	return false
 }
 
-// isInRetry reports whether made is in a loop that retries, or in a function literal that is passed
-// to a function that retries. The innermost loop decides: a loop over a list makes one request per
-// element, even inside a retry.
+// isInRetry reports whether the node in made is in a loop that retries, or in a function literal
+// that is passed to a function that retries. Only the innermost loop counts: a loop over a list
+// makes one request per element, even if an outer loop retries.
 func (k *keys) isInRetry(stack []ast.Node, made ast.Node) bool {
 	for i, n := range slices.Backward(stack) {
 		if !within(made, n) {
@@ -76,7 +78,8 @@ func (k *keys) isInRetry(stack []ast.Node, made ast.Node) bool {
 		case *ast.ForStmt, *ast.RangeStmt:
 			return k.isRetryLoop(n, made.End())
 		case *ast.CallExpr:
-			// The node is in a literal among the arguments of the call, or is the call itself.
+			// The call counts if made is in a function literal among its arguments, or is the call
+			// itself.
 			isArgument := n == made || i+1 < len(stack) && blockOf(stack[i+1]) != nil
 			if isArgument && k.retriesArgument(n) {
 				return true
@@ -86,16 +89,17 @@ func (k *keys) isInRetry(stack []ast.Node, made ast.Node) bool {
 	return false
 }
 
-// retriesArgument reports whether call calls its argument until that succeeds, as retry packages
-// do, and calls of an operation with a Keyed policy.
+// retriesArgument reports whether call calls one of its arguments until the argument succeeds.
+// Retry packages do so, and also calls of package operation with the policy Keyed.
 func (k *keys) retriesArgument(call *ast.CallExpr) bool {
 	at := policyAt(callee(k.info, call))
 	return retries(callee(k.info, call)) || at >= 0 && at < len(call.Args) && k.isKeyed(call.Args[at])
 }
 
-// isRetryLoop reports whether loop sends one request until it succeeds. The request ends at
-// position from. Two things distinguish such a loop from a loop over elements: it ends with the
-// first success, and what it ranges over, if anything, is a number or a list of delays.
+// isRetryLoop reports whether loop repeats one request until the request succeeds. The expression
+// of the request ends at position from. A retry loop differs from a loop over elements in two ways.
+// It ends with the first success, and if it has a range, it ranges over a number or a list of
+// delays.
 func (k *keys) isRetryLoop(loop ast.Node, from token.Pos) bool {
 	if ranged, ok := loop.(*ast.RangeStmt); ok {
 		return k.countsAttempts(ranged.X) && k.exitsAfterSuccess(ranged.Body, from)
@@ -121,8 +125,8 @@ func (k *keys) countsAttempts(e ast.Expr) bool {
 	return false
 }
 
-// untilSuccess reports whether a loop continues while there is an error: for err != nil, or for !ok
-// where the body sets ok to err == nil.
+// untilSuccess reports whether a loop with the condition cond continues while there is an error.
+// The condition is err != nil, or it is !ok and the body sets ok to err == nil.
 func (k *keys) untilSuccess(cond ast.Expr, body *ast.BlockStmt) bool {
 	if cond == nil {
 		return false
@@ -137,7 +141,7 @@ func (k *keys) untilSuccess(cond ast.Expr, body *ast.BlockStmt) bool {
 	})
 }
 
-// comparesError reports whether e compares an error with nil by op.
+// comparesError reports whether e contains a comparison of an error with nil by the operator op.
 func (k *keys) comparesError(e ast.Node, op token.Token) bool {
 	return contains(e, func(compared *ast.BinaryExpr) bool {
 		return compared.Op == op && isError(k.info.TypeOf(compared.X)) && k.info.Types[compared.Y].IsNil()
@@ -145,11 +149,11 @@ func (k *keys) comparesError(e ast.Node, op token.Token) bool {
 }
 
 // exitsAfterSuccess reports whether the loop body leaves the loop after a successful request. The
-// request ends at position from. An exit does not count if it only follows a failure, or if it does
-// not depend on the outcome of the request. A loop that makes one request per element has only
-// exits that do not count.
+// expression of the request ends at position from. An exit does not count if it happens only after
+// a failure, or if it does not depend on the outcome of the request. A loop that makes one request
+// per element has at most such exits.
 func (k *keys) exitsAfterSuccess(body *ast.BlockStmt, from token.Pos) (exits bool) {
-	var inner []ast.Node // statements that an unlabeled break leaves instead of the loop
+	var inner []ast.Node // inner statements to which an unlabeled break applies, instead of the loop
 	var look func(n ast.Node) bool
 	look = func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -160,8 +164,8 @@ func (k *keys) exitsAfterSuccess(body *ast.BlockStmt, from token.Pos) (exits boo
 		case *ast.CommClause:
 			return !k.waitsForCancel(n.Comm)
 		case *ast.IfStmt:
-			// This exit follows a failure, or does not depend on the request. Only the else branch
-			// can hold an exit after a success.
+			// An exit in the body would follow a failure, or would not depend on the request. Only
+			// the else branch can contain an exit after a success.
 			if k.isFailure(n.Cond) || !k.testsOutcome(n.Cond, from) {
 				if n.Else != nil {
 					ast.Inspect(n.Else, look)
@@ -180,8 +184,8 @@ func (k *keys) exitsAfterSuccess(body *ast.BlockStmt, from token.Pos) (exits boo
 }
 
 // testsOutcome reports whether cond depends on the outcome of the request: on an error, a response,
-// or a result of the request. A result is a variable that is assigned by a statement around the
-// position from.
+// or a result of the request. A result is a variable to which an expression around the position
+// from is assigned.
 func (k *keys) testsOutcome(cond ast.Expr, from token.Pos) bool {
 	isResult := func(set ast.Expr) bool { return set.Pos() < from && from <= set.End() }
 	return contains(cond, func(e ast.Expr) bool {
@@ -190,29 +194,31 @@ func (k *keys) testsOutcome(cond ast.Expr, from token.Pos) bool {
 	})
 }
 
-// breaksLoop reports whether n is a break that leaves the loop and not one of the inner statements.
+// breaksLoop reports whether n is a break that leaves the loop, and not one of the statements in
+// inner.
 func breaksLoop(n *ast.BranchStmt, inner []ast.Node) bool {
 	isInner := slices.ContainsFunc(inner, func(outer ast.Node) bool { return within(n, outer) })
 	return n.Tok == token.BREAK && (n.Label != nil || !isInner)
 }
 
-// waitsForCancel reports whether a select case receives from ctx.Done(). An exit there is no
-// success.
+// waitsForCancel reports whether a select case receives from ctx.Done(). An exit in such a case
+// does not follow a success.
 func (k *keys) waitsForCancel(comm ast.Stmt) bool {
 	if comm == nil {
-		return false // default
+		return false // the default case of the select statement
 	}
 	return contains(comm, func(call *ast.CallExpr) bool { return isFunc(callee(k.info, call), "context", "Done") })
 }
 
-// isFailure reports whether cond holds after a failure: err != nil, errors.Is(err, …).
+// isFailure reports whether cond tests for a failure: err != nil, or errors.Is(err, …).
 func (k *keys) isFailure(cond ast.Expr) bool {
 	call, ok := ast.Unparen(cond).(*ast.CallExpr)
 	return k.comparesError(cond, token.NEQ) || ok && isFunc(callee(k.info, call), "errors", "Is", "As")
 }
 
-// returnsFailure reports whether a return statement returns an error of its own: a new one, a
-// package variable, or the error of a context. A returned variable such as err may be nil.
+// returnsFailure reports whether a return statement returns an error that cannot be nil: a new
+// error, a package variable, or the error of a context. Any other variable, such as err, may be
+// nil.
 func (k *keys) returnsFailure(back *ast.ReturnStmt) bool {
 	if len(back.Results) == 0 {
 		return false
@@ -230,8 +236,8 @@ func (k *keys) returnsFailure(back *ast.ReturnStmt) bool {
 	return ok && isError(v.Type()) && v.Parent() == v.Pkg().Scope()
 }
 
-// retries reports whether f calls a function until it succeeds, judged by the name of f and of its
-// package.
+// retries reports whether f calls a function until the function succeeds. It judges only by the
+// name of f and the path of its package.
 func retries(f *types.Func) bool {
 	if f == nil || f.Pkg() == nil {
 		return false

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// docs is the documentation of the rules.
+// docs is the address of the documentation of the rules.
 const docs = "https://github.com/idem-go/idem/blob/main/docs/testing-reference.md#idemvet"
 
-// analyzer returns an analyzer that calls run for each package other than those of idem. It drops
-// diagnostics in test files, because tests break rules on purpose. The files themselves are
-// analyzed: a function of the package may be called by a test only.
+// analyzer returns an analyzer that calls run for each package, except the packages of idem. It
+// drops diagnostics in test files, because tests break rules on purpose. Test files are still
+// analyzed, because a function of the package may be called only by a test.
 func analyzer(name, doc string, run func(pass *analysis.Pass)) *analysis.Analyzer {
 	return &analysis.Analyzer{
 		Name: name, Doc: doc, URL: docs, Requires: []*analysis.Analyzer{inspect.Analyzer, bodies},
@@ -34,7 +34,8 @@ func analyzer(name, doc string, run func(pass *analysis.Pass)) *analysis.Analyze
 	}
 }
 
-// rule returns an analyzer that calls look for each node that runs in a transaction of idem.
+// rule returns an analyzer that calls look for each syntax node of the code that runs in a
+// transaction of idem.
 func rule(name, doc string, look func(pass *analysis.Pass, b *body, n ast.Node)) *analysis.Analyzer {
 	return analyzer(name, doc, func(pass *analysis.Pass) {
 		for _, b := range bodiesOf(pass) {

@@ -6,11 +6,13 @@ import (
 	"strings"
 )
 
-// endsTransaction reports whether one of the statements in an SQL text ends the transaction.
-// ROLLBACK TO SAVEPOINT does not end it. COMMIT PREPARED ends another transaction.
+// endsTransaction reports whether a statement in sql ends the transaction in which it runs.
+// ROLLBACK TO SAVEPOINT does not end the transaction. COMMIT PREPARED and ROLLBACK PREPARED end
+// another transaction and do not count.
 //
-// The text may be a whole script. It is split at semicolons, after quotes and comments are removed:
-// a COMMIT in a string or in the body of a DO block is no statement of the script.
+// sql may contain several statements. It is split at semicolons after strings and comments have
+// been removed, because a COMMIT in a string or in the body of a DO block is not a statement of its
+// own.
 func endsTransaction(sql string) bool {
 	for statement := range strings.SplitSeq(strings.ToUpper(withoutQuotes(sql)), ";") {
 		words := strings.Fields(statement)
@@ -18,8 +20,9 @@ func endsTransaction(sql string) bool {
 			continue
 		}
 		if slices.Contains(words, "ATOMIC") {
-			// The body of an SQL function follows: BEGIN ATOMIC …; END. Its END is no statement of
-			// the script. What comes after the function is not examined.
+			// The body of an SQL function follows: BEGIN ATOMIC …; END. The END belongs to the
+			// function and does not end the transaction. The text after the function is not
+			// examined.
 			return false
 		}
 		switch words[0] {
@@ -38,7 +41,7 @@ func endsTransaction(sql string) bool {
 
 var (
 	opening   = regexp.MustCompile(`--|/\*|\$(?:[A-Za-z_]\w*)?\$|\b[eE]'|'|"`) // the beginning of a comment or quote
-	escaped   = regexp.MustCompile(`(?s)^(?:\\.|''|[^'\\])*'`)                 // the rest of an E'' string
+	escaped   = regexp.MustCompile(`(?s)^(?:\\.|''|[^'\\])*'`)                 // the rest of a string that begins with E'
 	commentAt = regexp.MustCompile(`/\*|\*/`)
 )
 
@@ -56,12 +59,12 @@ func withoutQuotes(sql string) string {
 	}
 }
 
-// afterQuote returns the text after the end of a comment or quote. The comment or quote began with
-// opened, and rest follows it. A doubled quote inside a string needs no care: it ends the string
-// and begins another one at once.
+// afterQuote returns the text after the end of a comment or quote. opened is the text that began
+// the comment or quote, and rest is the text after opened. A doubled quote inside a string needs no
+// special case: it looks like the end of one string and the beginning of the next.
 func afterQuote(opened, rest string) string {
 	switch opened {
-	case "/*": // comments nest
+	case "/*": // comments can be nested
 		for depth := 1; depth > 0; {
 			at := commentAt.FindStringIndex(rest)
 			if at == nil {

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// isStored reports whether a new key is stored between the call made, which generates it, and its
-// use. A retry then finds the stored key.
+// isStored reports whether the program stores a new key before it uses the key, so that a retry can
+// find the stored key. The parameter made is the call that generates the key.
 //
-// Any function that takes a context and returns an error counts as storing, for example Exec of a
-// pool, or a method of the program that saves an intent. The rule cannot see the statement behind
-// such a method, so it accepts all of them.
+// A call with the key as an argument counts as storing if the called function takes a context and
+// returns an error. Examples are Exec of a pool, or a method of the program that saves an intent.
+// The rule cannot see which statement such a method executes, so it accepts all of them.
 func (k *keys) isStored(in *inspector.Inspector, key ast.Expr, made ast.Node) (found bool) {
 	variable := root(k.info, key)
 	if _, ok := variable.(*types.Var); !ok {

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// swaps returns the argument for the scope if it looks like a key while the argument for the key
-// looks like a scope. It returns nil otherwise. Both are strings, so the compiler does not notice.
-// The names of the arguments show the mistake, and both must: one name alone may mislead.
+// swaps detects a call with swapped arguments for scope and key. It returns the argument for the
+// scope if this argument looks like a key and the argument for the key looks like a scope.
+// Otherwise it returns nil. Both parameters are strings, so the compiler does not notice the
+// mistake. Both arguments must look wrong, because one name alone may mislead.
 func (k *keys) swaps(call *ast.CallExpr) ast.Expr {
 	to := callee(k.info, call)
 	if to == nil || !ofIdem(to.Pkg()) && to.Pkg() != k.pkg {
@@ -44,12 +45,13 @@ func (k *keys) looksLikeKey(e ast.Expr, deep int) bool {
 	return ok && deep < 8 && k.looksLikeKey(set, deep+1)
 }
 
-// isOtherKey lists the words before "Key" in names of other kinds of keys.
+// isOtherKey lists the words before "Key" in names of keys that are not idempotency keys, as in
+// apiKey.
 var isOtherKey = map[string]bool{"api": true, "access": true, "public": true, "secret": true, "private": true, "partition": true, "shard": true,
 	"cache": true, "primary": true, "foreign": true}
 
-// looksLikeScope reports whether e identifies the caller or the operation: idem.Scope, a tenant, a
-// method and path.
+// looksLikeScope reports whether e identifies the caller or the operation, as do a call of
+// idem.Scope, a tenant name and the path of a URL.
 func (k *keys) looksLikeScope(e ast.Expr, deep int) bool {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.BinaryExpr:
@@ -67,7 +69,8 @@ func (k *keys) looksLikeScope(e ast.Expr, deep int) bool {
 	return ok && deep < 8 && k.looksLikeScope(set, deep+1)
 }
 
-// returnsScope reports whether call is idem.Scope, or reads a header that identifies the caller.
+// returnsScope reports whether call is a call of idem.Scope, or reads a header that identifies the
+// caller.
 func (k *keys) returnsScope(call *ast.CallExpr) bool {
 	to := callee(k.info, call)
 	if isFunc(to, "net/http", "Get") && len(call.Args) == 1 {
@@ -81,10 +84,11 @@ func (k *keys) mentionsKey(e ast.Expr) bool {
 	return contains(e, func(part ast.Expr) bool { return k.looksLikeKey(part, 0) })
 }
 
-// word matches a word in a name: the names are in camel case, or are those of header fields.
+// word matches one word in an identifier in camel case or in the name of a header field.
 var word = regexp.MustCompile(`[A-Z]*[a-z0-9]+|[A-Z]+`)
 
-// isScopeName reports whether a name identifies a caller, as tenantID and X-User-Id do.
+// isScopeName reports whether name looks like the name of a scope or of a caller, as do tenantID
+// and X-User-Id.
 func isScopeName(name string) bool {
 	words := word.FindAllString(name, -1)
 	if last := len(words) - 1; last > 0 && strings.EqualFold(words[last], "id") {
@@ -94,7 +98,7 @@ func isScopeName(name string) bool {
 		strings.ToLower(words[len(words)-1]))
 }
 
-// stringParam returns the position of the string parameter with this name, or -1.
+// stringParam returns the position of the string parameter called name in f, or -1.
 func stringParam(f *types.Func, name string) int {
 	params := f.Signature().Params()
 	for i := range params.Len() {

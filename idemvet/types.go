@@ -9,14 +9,15 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// Import paths that the rules refer to.
+// These are the import paths of idem and pgx, by which the rules recognize functions and types.
 const (
 	library = "github.com/idem-go/idem"
 	pgx     = "github.com/jackc/pgx/v5"
 )
 
-// ofIdem reports whether pkg is a package of idem that programs import. The other packages of the
-// repository, such as the examples, are programs themselves: the rules apply to them.
+// ofIdem reports whether pkg is a package of idem that programs import. It returns false for other
+// packages of the repository, such as the examples. Those are programs themselves, so the rules
+// apply to them.
 func ofIdem(pkg *types.Package) bool {
 	if pkg == nil {
 		return false
@@ -32,20 +33,21 @@ func hasPrefixOf(text string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
-// callee returns the function or method that call names, or nil. A method may be that of an
+// callee returns the function or method that call names, or nil. The method may belong to an
 // interface.
 func callee(info *types.Info, call *ast.CallExpr) *types.Func {
 	f, _ := typeutil.Callee(info, call).(*types.Func)
 	return f
 }
 
-// isFunc reports whether f is a function or method with one of these names in the package path.
+// isFunc reports whether f is a function or method with one of names in the package with the import
+// path path.
 func isFunc(f *types.Func, path string, names ...string) bool {
 	return f != nil && f.Pkg() != nil && f.Pkg().Path() == path && slices.Contains(names, f.Name())
 }
 
-// named returns the package path and name of t, or of the type that t points to. Both are empty for
-// an unnamed type.
+// named returns the package path and the name of t. For a pointer type, it returns those of the
+// type that t points to. Both are empty for an unnamed type.
 func named(t types.Type) (path, name string) {
 	if p, ok := types.Unalias(t).(*types.Pointer); ok {
 		t = p.Elem()
@@ -57,7 +59,8 @@ func named(t types.Type) (path, name string) {
 	return n.Obj().Pkg().Path(), n.Obj().Name()
 }
 
-// isNamed reports whether t, or the type that t points to, is the named type.
+// isNamed reports whether t, or the type that t points to, is the type called name in the package
+// path.
 func isNamed(t types.Type, path, name string) bool {
 	p, n := named(t)
 	return p == path && n == name
@@ -68,8 +71,8 @@ func isTx(t types.Type) bool {
 	return isNamed(t, pgx, "Tx") || isNamed(t, "database/sql", "Tx")
 }
 
-// hasOwnConnection reports whether t is a pool, a connection or a wrapper of one. Statements
-// through such a value run outside the transaction of idem.
+// hasOwnConnection reports whether t is a pool, a connection, or a type such as sqlx.DB that wraps
+// a pool. Statements through a value of such a type usually run outside the transaction of idem.
 func hasOwnConnection(t types.Type) bool {
 	switch path, name := named(t); path {
 	case pgx, pgx + "/pgxpool":
@@ -82,8 +85,8 @@ func hasOwnConnection(t types.Type) bool {
 	return false
 }
 
-// takesTx reports whether a value of type t can be bound to a transaction, as Queries of sqlc and
-// *gorm.DB can. An unbound value uses a connection of its own.
+// takesTx reports whether a value of type t can be bound to a transaction. Queries of sqlc and
+// *gorm.DB are such types. A value that is not bound uses a connection of its own.
 func takesTx(t types.Type) bool {
 	if isNamed(t, "gorm.io/gorm", "DB") {
 		return true
@@ -100,8 +103,8 @@ func takesTx(t types.Type) bool {
 	return params.Len() == 1 && isTx(params.At(0).Type())
 }
 
-// root returns the variable at the beginning of an expression: s for s.queries.db(). It shows where
-// a value comes from, because a field or a result of a method belongs to that variable.
+// root returns the variable at the beginning of an expression: s for s.queries.db(). The rules
+// treat a field of a variable, or the result of its method, as a part of the variable.
 func root(info *types.Info, e ast.Expr) types.Object {
 	for {
 		switch x := ast.Unparen(e).(type) {
@@ -126,7 +129,8 @@ func root(info *types.Info, e ast.Expr) types.Object {
 	}
 }
 
-// contains reports whether is holds for root or a node in it that has the type N.
+// contains reports whether root or a node inside root has the type N and is(node) returns true for
+// it.
 func contains[N ast.Node](root ast.Node, is func(N) bool) (found bool) {
 	ast.Inspect(root, func(node ast.Node) bool {
 		n, ok := node.(N)
@@ -136,7 +140,7 @@ func contains[N ast.Node](root ast.Node, is func(N) bool) (found bool) {
 	return found
 }
 
-// mentions reports whether object is used in e.
+// mentions reports whether e contains a use of object.
 func mentions(info *types.Info, e ast.Node, object types.Object) bool {
 	return object != nil && contains(e, func(id *ast.Ident) bool { return info.Uses[id] == object })
 }

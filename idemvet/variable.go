@@ -6,9 +6,9 @@ import (
 	"go/types"
 )
 
-// checkVariables reports variables that the function of a step assigns and that later code reads.
-// On a replay the step has a recorded value, so its function does not run and the variable keeps
-// its old value.
+// checkVariables reports variables that are assigned in the function of a step and read by later
+// code. On a replay the step returns its recorded value without calling its function, so the
+// variable keeps its old value.
 func (r *replays) checkVariables(block *ast.BlockStmt) {
 	ast.Inspect(block, func(n ast.Node) bool {
 		statement, ok := n.(ast.Stmt)
@@ -26,7 +26,8 @@ func (r *replays) checkVariables(block *ast.BlockStmt) {
 	})
 }
 
-// stepsOf yields the steps in a statement, without those in nested statements.
+// stepsOf yields the calls in a statement that are steps of an operation. It does not enter nested
+// statements.
 func (r *replays) stepsOf(statement ast.Stmt) func(yield func(*ast.CallExpr) bool) {
 	return func(yield func(*ast.CallExpr) bool) {
 		ast.Inspect(statement, func(n ast.Node) bool {
@@ -39,10 +40,10 @@ func (r *replays) stepsOf(statement ast.Stmt) func(yield func(*ast.CallExpr) boo
 	}
 }
 
-// reportAssigned reports the variables of block that literal, the function of a step in statement,
-// assigns. Errors are exempt, because an err that is shared with the function is rarely read later.
-// Variables to which statement itself assigns the result of the step are exempt too: a replay
-// assigns the recorded value to them.
+// reportAssigned reports variables of block that literal assigns and later code reads. literal is
+// the function of a step in statement. Error variables are exempt, because later code rarely reads
+// an err that the function of a step has set. Variables to which statement itself assigns the
+// result of the step are exempt too, because a replay assigns the recorded value to them.
 func (r *replays) reportAssigned(literal *ast.FuncLit, statement ast.Stmt, block *ast.BlockStmt) {
 	ast.Inspect(literal.Body, func(n ast.Node) bool {
 		var targets []ast.Expr
@@ -51,7 +52,7 @@ func (r *replays) reportAssigned(literal *ast.FuncLit, statement ast.Stmt, block
 			targets = n.Lhs
 		case *ast.IncDecStmt:
 			targets = []ast.Expr{n.X}
-		case *ast.UnaryExpr: // taking the address: Scan assigns to it
+		case *ast.UnaryExpr: // the address of a variable: Scan, for example, assigns through it
 			if n.Op == token.AND {
 				targets = []ast.Expr{n.X}
 			}
@@ -62,8 +63,8 @@ func (r *replays) reportAssigned(literal *ast.FuncLit, statement ast.Stmt, block
 				continue
 			}
 			v, ok := r.info.Uses[id].(*types.Var)
-			// v is declared in the function of the operation, before the literal, and not in the
-			// literal itself.
+			// isOuter says that v is declared in the function of the operation, before the function
+			// of the step.
 			isOuter := ok && block.Pos() < v.Pos() && v.Pos() < literal.Pos()
 			if isOuter && !isError(v.Type()) && !assigns(r.info, statement, v) && r.isReadAfter(v, literal, block) {
 				r.pass.ReportRangef(id,
@@ -89,7 +90,7 @@ func assigns(info *types.Info, statement ast.Stmt, v *types.Var) bool {
 }
 
 // isReadAfter reports whether code after literal reads v. Function literals that assign to v
-// themselves do not count: usually each step of a sequence uses the variable for itself.
+// themselves do not count, because such steps usually use the variable each for itself.
 func (r *replays) isReadAfter(v *types.Var, literal *ast.FuncLit, block *ast.BlockStmt) (read bool) {
 	ast.Inspect(block, func(n ast.Node) bool {
 		switch n := n.(type) {

@@ -1,4 +1,5 @@
-// Command bench measures idem and its alternatives on the same Postgres server, in the same rounds.
+// Command bench compares idem with its alternatives. It measures all of them on the same Postgres
+// server and in alternation.
 //
 //	go run . calls                                      measures a suite: calls, profile, operations or messages
 //	go run . -quick -only replay -who textbook calls    some scenarios, with some contestants
@@ -27,10 +28,10 @@ import (
 
 const resultsFile = "results.json"
 
-// suite is a group of scenarios that one run measures.
+// suite is a named group of scenarios that are measured together.
 type suite struct {
 	scenarios func(quick bool, seed uint64) []runner.Scenario
-	modules   []string // modules whose versions the report names
+	modules   []string // modules whose versions are stored with the results
 }
 
 var suites = map[string]suite{

@@ -9,12 +9,12 @@ import (
 	"github.com/idem-go/idem/tools/syntax"
 )
 
-// System is the schema that Statement adds to names without one.
+// System is the schema that Statement adds to a name without a schema.
 const System = "pg_catalog"
 
-// Statement returns sql with all names qualified. types gives the types of the parameters by
-// number, for those that sql does not cast. Statement fails if a name cannot be qualified, or if
-// the result would not have the meaning of sql.
+// Statement returns sql with a schema for every name. types contains the type of each parameter
+// that sql does not cast, by the number of the parameter. Statement fails if a name cannot get a
+// schema, or if the result would not have the same meaning as sql.
 func Statement(sql string, types map[int]string) (string, error) {
 	q := &qualifier{sql: sql, types: types, queries: map[string]bool{}}
 	tree, err := syntax.Parse(sql)
@@ -35,7 +35,8 @@ func Statement(sql string, types map[int]string) (string, error) {
 type node = syntax.Node
 
 // qualifier walks through a syntax tree. It records its changes as edits of the text, and makes the
-// same changes to the tree, with which Statement then compares the tree of the edited text.
+// same changes to the tree. At the end, Statement compares the changed tree with the tree of the
+// edited text.
 type qualifier struct {
 	sql     string
 	types   map[int]string
@@ -45,15 +46,16 @@ type qualifier struct {
 	err     error
 }
 
-// edit replaces a part of the text. Among edits at the same position, the one with the lower rank
+// edit replaces a part of the text. Of two edits at the same position, the edit with the lower rank
 // comes first.
 type edit struct {
 	start, end, rank int
 	text             string
 }
 
-// Ranks of edits. At one position, the order is: the cast of what ends here, closing parentheses,
-// opening parentheses, and the name of what begins here.
+// These are the ranks of edits. If several texts are inserted at the same position, their order is:
+// the cast of a parameter that ends there, closing parentheses, opening parentheses, and the schema
+// of a name that begins there.
 const (
 	castRank = iota
 	closeRank
@@ -61,7 +63,7 @@ const (
 	nameRank
 )
 
-// fail records the first error, with the line of the position.
+// fail records an error with the line of the position at. Only the first error is kept.
 func (q *qualifier) fail(at int, format string, args ...any) {
 	if q.err == nil {
 		line := 1 + strings.Count(q.sql[:min(at, len(q.sql))], "\n")
@@ -93,8 +95,8 @@ func (q *qualifier) edited() string {
 	return text.String()
 }
 
-// nameQueries records the names of WITH queries. Postgres looks a name up there before it looks for
-// a table.
+// nameQueries records the names of WITH queries, which get no schema. Postgres looks up a name
+// among the WITH queries before it looks for a table.
 func (q *qualifier) nameQueries(tree any) {
 	syntax.Each(tree, func(n node) {
 		if name, ok := n["ctename"].(string); ok {
@@ -103,8 +105,9 @@ func (q *qualifier) nameQueries(tree any) {
 	})
 }
 
-// visit qualifies a part of the tree and returns the changed part. field is the name of the field
-// that holds the part if its parent is a cast, and "" otherwise.
+// visit adds schemas to the names in a part of the tree and returns the changed part. If the parent
+// of the part is a cast, field is the name of the parent's field that contains the part. Otherwise
+// field is "".
 func (q *qualifier) visit(tree any, field string) any {
 	switch tree := tree.(type) {
 	case []any:
@@ -115,7 +118,7 @@ func (q *qualifier) visit(tree any, field string) any {
 		q.refuse(tree)
 		q.rename(tree)
 		for name, value := range tree {
-			if name == "lockedRels" { // FOR UPDATE OF repeats names of the FROM clause
+			if name == "lockedRels" { // FOR UPDATE OF repeats names from the FROM clause, which need no schema
 				continue
 			}
 			under := ""
@@ -131,7 +134,7 @@ func (q *qualifier) visit(tree any, field string) any {
 	return tree
 }
 
-// rename qualifies the names in one object of the tree.
+// rename adds a schema to the names in one object of the tree.
 func (q *qualifier) rename(n node) {
 	if e, ok := n["A_Expr"].(node); ok && q.err == nil {
 		q.operator(e)
@@ -155,8 +158,8 @@ func (q *qualifier) rename(n node) {
 	}
 }
 
-// named qualifies the name in a field of n if the name has no schema: it calls edit with the
-// position of the name, and adds the schema in the tree.
+// named adds a schema to the name in a field of n, if the name has none. It changes the tree
+// itself, and calls edit with the position of the name to change the text.
 func (q *qualifier) named(n node, field string, edit func(at int)) {
 	parts, ok := n[field].([]any)
 	if !ok || len(parts) != 1 {
@@ -166,8 +169,9 @@ func (q *qualifier) named(n node, field string, edit func(at int)) {
 	n[field] = append([]any{node{"String": node{"sval": System}}}, parts...)
 }
 
-// word qualifies a type that is a keyword of the grammar. The grammar gives such a type the schema
-// pg_catalog even without a prefix. Only INTERVAL behind :: is prefixed.
+// word handles a type that is a keyword of the grammar, such as INTERVAL. The grammar gives such a
+// type the schema pg_catalog even without a prefix, so the text needs none. Only INTERVAL after ::
+// gets a prefix.
 func (q *qualifier) word(n node, prefix func(at int)) {
 	at := location(n)
 	if i := q.at(at); i > 0 && q.tokens[i].text == "INTERVAL" && q.tokens[i-1].text == "::" {
@@ -175,12 +179,12 @@ func (q *qualifier) word(n node, prefix func(at int)) {
 	}
 }
 
-// operator qualifies an operator. OPERATOR() binds differently, so a right operand that is an
-// operator expression itself gets parentheses.
+// operator replaces an operator by OPERATOR() with a schema. OPERATOR() has another precedence, so
+// a right operand that is an operator expression itself gets parentheses.
 func (q *qualifier) operator(e node) {
 	kind, at := e["kind"].(string), location(e)
 	if kind != "AEXPR_OP" && kind != "AEXPR_OP_ANY" && kind != "AEXPR_OP_ALL" {
-		return // refuse has reported it
+		return // refuse has already reported this kind of expression
 	}
 	if right, ok := e["rexpr"].(node); ok && kind == "AEXPR_OP" {
 		if inner, ok := right["A_Expr"].(node); ok && q.depth(location(inner)) == q.depth(at) {
@@ -192,8 +196,9 @@ func (q *qualifier) operator(e node) {
 	q.named(e, "name", func(at int) { q.replaceOperator(at, syntax.Name(e["name"])) })
 }
 
-// endOf returns the end of a right operand that is an operator expression without parentheses. It
-// follows the right operands down to the last one.
+// endOf returns the position at which e ends. e is a right operand that is an operator expression
+// without parentheses. Its end is the end of its own right operand, which may again be an operator
+// expression.
 func (q *qualifier) endOf(e node, first int) int {
 	at := q.at(location(e))
 	right, _ := e["rexpr"].(node)
@@ -208,7 +213,8 @@ func (q *qualifier) replaceOperator(at int, name string) {
 	q.edits = append(q.edits, edit{start: t.start, end: t.end, rank: nameRank, text: "OPERATOR(" + System + "." + name + ")"})
 }
 
-// cast adds a cast to a parameter that the text does not cast.
+// cast adds a cast to a parameter that the text does not cast. whole is the tree node around the
+// parameter.
 func (q *qualifier) cast(whole, parameter node) any {
 	number := int(parameter["number"].(float64))
 	name, known := q.types[number]
@@ -226,7 +232,7 @@ func (q *qualifier) cast(whole, parameter node) any {
 	return node{"TypeCast": node{"arg": whole, "typeName": typed}}
 }
 
-// at returns the index of the token that begins at start.
+// at returns the index of the token that begins at the position start.
 func (q *qualifier) at(start int) int {
 	i := sort.Search(len(q.tokens), func(i int) bool { return q.tokens[i].start >= start })
 	if i == len(q.tokens) || q.tokens[i].start != start {
@@ -238,13 +244,14 @@ func (q *qualifier) at(start int) int {
 
 func (q *qualifier) depth(start int) int { return q.tokens[q.at(start)].depth }
 
-// location returns the position of a node in the text. The tree omits a field that is zero.
+// location returns the position of a node in the text. A missing field means position 0, because
+// the tree omits fields that are zero.
 func location(n node) int {
 	at, _ := n["location"].(float64)
 	return int(at)
 }
 
-// same returns an error unless the text parses to this tree, positions aside.
+// same returns an error if the syntax tree of text differs from tree. It ignores positions.
 func same(tree any, text string) error {
 	read, err := syntax.Parse(text)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/idem-go/idem/tools/syntax"
 )
 
-// refuse fails if the object looks up a name that cannot be qualified.
+// refuse records an error if n is a construct that looks up a name to which no schema can be added,
+// such as IN.
 func (q *qualifier) refuse(n node) {
 	for _, reason := range refusals(n) {
 		q.fail(reason.at, "%s", reason.text)
@@ -18,7 +19,8 @@ type refusal struct {
 	text string
 }
 
-// instead says what to write in place of a construct that looks up an operator.
+// instead contains a hint for each kind of expression that looks up an operator: what to write in
+// its place.
 var instead = map[string]string{
 	"AEXPR_IN":              "IN looks up its operator: write = ANY (...) or <> ALL (...)",
 	"AEXPR_DISTINCT":        "IS DISTINCT FROM looks up its operator: compare, and ask for NULL",
@@ -33,8 +35,8 @@ var instead = map[string]string{
 	"AEXPR_NOT_BETWEEN_SYM": "BETWEEN looks up its operators: write two comparisons",
 }
 
-// refusals returns the lookups in this object that cannot be qualified. Each has a hint what to
-// write.
+// refusals returns the constructs in n that look up a name to which no schema can be added. Each
+// refusal contains a hint what to write instead.
 func refusals(n node) []refusal {
 	var found []refusal
 	add := func(at node, text string) { found = append(found, refusal{location(at), text}) }
@@ -58,8 +60,9 @@ func refusals(n node) []refusal {
 	return found
 }
 
-// Unqualified returns everything that a statement looks up without a schema. It also reports a
-// parameter without a cast, and constructs that cannot be qualified.
+// Unqualified returns the names that a statement looks up without a schema. It also reports
+// parameters without a cast, and constructs such as IN, which look up a name to which no schema can
+// be added.
 func Unqualified(sql string) ([]string, error) {
 	tree, err := syntax.Parse(sql)
 	if err != nil {
@@ -70,7 +73,7 @@ func Unqualified(sql string) ([]string, error) {
 	var found []string
 	cast, parameters := 0, 0
 	syntax.Each(tree, func(n node) {
-		delete(n, "lockedRels") // FOR UPDATE OF repeats names of the FROM clause
+		delete(n, "lockedRels") // FOR UPDATE OF repeats names from the FROM clause, which need no schema
 		for _, r := range refusals(n) {
 			found = append(found, r.text)
 		}

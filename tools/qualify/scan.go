@@ -10,18 +10,19 @@ import (
 	"github.com/idem-go/idem/tools/syntax"
 )
 
-// token is a token of the text. depth is the number of parentheses, brackets and CASEs around it.
+// token is a token of the SQL text. depth is the number of parentheses, brackets and CASE
+// expressions around the token.
 type token struct {
 	start, end int
-	text       string // in capitals if the token is a keyword
+	text       string // the text of the token, in capitals if it is a keyword
 	depth      int
 	isKeyword  bool
 }
 
 func (t *token) isOperator() bool { return strings.Trim(t.text, "+-*/<>=~!@#%^&|`?") == "" }
 
-// tokens returns the tokens of a text without its comments. A token that opens or closes a group
-// has the depth of the tokens around the group.
+// tokens returns the tokens of sql without the comments. A token that opens or closes a group, such
+// as a parenthesis, has the depth of the tokens outside of the group.
 func tokens(sql string) ([]token, error) {
 	encoded, err := syntax.Scan(sql)
 	if err != nil {
@@ -69,8 +70,8 @@ func closes(t *token) bool {
 	return t.text == ")" || t.text == "]" || t.isKeyword && t.text == "END"
 }
 
-// Field numbers of pg_query's ScanResult and ScanToken. The package with their Go types needs a C
-// compiler.
+// These are the field numbers of the protobuf messages ScanResult and ScanToken of pg_query. The
+// numbers are repeated here because the Go package that declares these messages needs a C compiler.
 const (
 	fieldTokens  = 2
 	fieldStart   = 1
@@ -78,8 +79,8 @@ const (
 	fieldKeyword = 5
 )
 
-// fields decodes an encoded message and calls f for each of its fields. A number is passed as
-// value, and a string or a nested message as message.
+// fields decodes a protobuf message and calls f for each of its fields. f receives the content of a
+// number field in value, and the content of a string or a nested message in message.
 func fields(encoded []byte, f func(number protowire.Number, value uint64, message []byte) error) error {
 	for len(encoded) > 0 {
 		number, kind, n := protowire.ConsumeTag(encoded)
@@ -108,7 +109,7 @@ func fields(encoded []byte, f func(number protowire.Number, value uint64, messag
 	return nil
 }
 
-// endsExpression contains the keywords that end an expression if they are not in parentheses.
+// endsExpression contains the keywords that end an expression, unless they are inside parentheses.
 var endsExpression = map[string]bool{
 	"AND": true, "OR": true, "IS": true, "ISNULL": true, "NOTNULL": true, "IN": true, "LIKE": true, "ILIKE": true, "SIMILAR": true, "BETWEEN": true,
 	"THEN": true, "WHEN": true, "ELSE": true, "END": true, "FROM": true, "WHERE": true, "GROUP": true, "HAVING": true, "WINDOW": true, "UNION": true,
@@ -117,8 +118,9 @@ var endsExpression = map[string]bool{
 	"INNER": true, "CROSS": true, "NATURAL": true, "DO": true, "VALUES": true,
 }
 
-// end returns the end of the expression whose first token has the index i. If stop is true, an
-// operator ends the expression too, except operators at its beginning, which are prefix operators.
+// end returns the position at which the expression that begins with token i ends. If stop is true,
+// an operator ends the expression too. Operators at the beginning of the expression do not count,
+// because they are prefix operators.
 func end(all []token, i int, stop bool) int {
 	depth, begun := all[i].depth, false
 	last := i

@@ -6,15 +6,18 @@ import (
 	"github.com/idem-go/idem/tools/syntax"
 )
 
-// Comments around a timestamptz column in the text. When a statement uses the simple protocol,
-// package roundtrip replaces them by a call of timestamptz_send. The text format of a timestamptz
-// depends on settings of the session.
+// These SQL comments mark the beginning and the end of a timestamptz column in the text. The text
+// format of a timestamptz depends on settings of the session. In the simple protocol, which returns
+// text, package roundtrip therefore replaces the marks by a call of timestamptz_send around the
+// column.
 const (
 	momentBegins = "/*moment*/"
 	momentEnds   = "/**/"
 )
 
-// Send marks the columns of the result with these indices, which are of type timestamptz.
+// Send inserts marks around the result columns with the indices in columns. These columns must be
+// of type timestamptz. In the simple protocol, package roundtrip replaces the marks by a call of
+// timestamptz_send around the column.
 func Send(sql string, columns []int) (string, error) {
 	if len(columns) == 0 {
 		return sql, nil
@@ -40,7 +43,7 @@ func Send(sql string, columns []int) (string, error) {
 	if q.err != nil {
 		return "", q.err
 	}
-	// Check the result: the inserted text must leave the number of columns unchanged.
+	// Check the result: the inserted marks must not change the number of columns.
 	sent := q.edited()
 	if tree, err = syntax.Parse(sent); err != nil {
 		return "", fmt.Errorf("what was made of the statement is not understood: %w\n%s", err, sent)
@@ -52,8 +55,8 @@ func Send(sql string, columns []int) (string, error) {
 	return sent, err
 }
 
-// send marks one column. The marks hide a column's name from Postgres, so a column without an alias
-// gets its own name as an alias.
+// send inserts marks around one column. The function call that later replaces the marks has no
+// column name, so a column without an alias gets its own name as the alias.
 func (q *qualifier) send(target node) {
 	start := location(target)
 	stop := end(q.tokens, q.at(start), false)
@@ -71,8 +74,8 @@ func (q *qualifier) send(target node) {
 	q.insert(stop, closeRank, momentEnds+named)
 }
 
-// results returns the target list of a statement: what it returns, or what it selects. It fails for
-// a UNION, whose columns have no single place in the text.
+// results returns the expressions in the RETURNING or SELECT list of a statement. It fails for a
+// UNION, because each of its columns is in the text more than once.
 func results(tree any) ([]any, error) {
 	statements, _ := tree.(node)["stmts"].([]any)
 	if len(statements) != 1 {

@@ -5,22 +5,24 @@ import (
 	"strings"
 )
 
-// domain resolves the Go types of the parameters and columns of one query.
+// domain finds the Go types for the parameters and columns of one query, according to the options
+// in sqlc.yaml.
 type domain struct {
 	query, file string
 	options     *Options
 	in, out     []*part
 }
 
-// part is a field of a request or row that holds several parameters or columns.
+// part is a field of a generated struct that contains several parameters (in a request) or several
+// columns (in a row).
 type part struct {
-	field  string            // the declaration of the field in Go
-	values map[string]string // selectors within the field, by SQL name
+	field  string            // the Go declaration of the field
+	values map[string]string // Go selectors inside the field, by the SQL names of the parameters or columns
 	used   bool              // a parameter or column of the query is in this part
 }
 
-// parts parses the list of an @in or @out annotation. It fails for a part that sqlc.yaml does not
-// declare.
+// parts parses the list in an @in or @out annotation of a query. It fails if the list names a part
+// that sqlc.yaml does not declare.
 func (d *domain) parts(list string) (declared []string, parts []*part, err error) {
 	for _, field := range strings.Split(list, ",") {
 		field = strings.TrimSpace(field)
@@ -42,7 +44,8 @@ func (d *domain) parts(list string) (declared []string, parts []*part, err error
 	return declared, parts, nil
 }
 
-// partOf returns the selector of a SQL name, such as Key.Name, if one of the parts holds it.
+// partOf returns the Go selector, such as Key.Name, for the parameter or column called name, if one
+// of parts contains it.
 func partOf(parts []*part, name string) (string, bool) {
 	for _, p := range parts {
 		if in, ok := p.values[name]; ok {
@@ -53,9 +56,10 @@ func partOf(parts []*part, name string) (string, bool) {
 	return "", false
 }
 
-// conversion returns the conversion of a parameter or column, or nil if sqlc.yaml has none. The
-// most specific name wins: the name in this query, then in this file, then anywhere. A type that is
-// not among the conversions is a string type.
+// conversion returns the conversion of a parameter or column, or nil if sqlc.yaml gives it no type.
+// If sqlc.yaml has several types for the name, the most specific entry wins: <query>.<name>, then
+// <file>.<name>, then <name>. If sqlc.yaml has no conversion for the type, the type must be a kind
+// of string.
 func (d *domain) conversion(name string) *Conversion {
 	for _, known := range []string{d.query + "." + name, d.file + "." + name, name} {
 		label, ok := d.options.Types[known]
@@ -72,8 +76,9 @@ func (d *domain) conversion(name string) *Conversion {
 	return nil
 }
 
-// unused returns an error for a part that holds no parameter or column of the query. A caller would
-// otherwise set a field that is never sent, or read a field that is never set.
+// unused returns an error if a part of the query contains none of its parameters or columns.
+// Callers would set a field of such a part although it is never sent, or read it although it is
+// never set.
 func (d *domain) unused() error {
 	for _, p := range append(d.in, d.out...) {
 		if !p.used {
@@ -83,7 +88,7 @@ func (d *domain) unused() error {
 	return nil
 }
 
-// param sets the Go type and the value expression of a parameter.
+// param sets the Go type of the parameter f, and the Go expression that computes the value to send.
 func (d *domain) param(f *Field, c Column) error {
 	value, inPart := partOf(d.in, c.Name)
 	if !inPart {
@@ -110,8 +115,9 @@ func (d *domain) param(f *Field, c Column) error {
 	return nil
 }
 
-// column sets the Go type and the read expression of a column. The expression for a text passes the
-// value of the previous row, so that an equal text is not copied.
+// column sets the Go type of the column f, and the Go expression that reads its value. The
+// expression for a text column passes the value of the previous row, so that the reader can reuse
+// an equal text instead of copying it.
 func (d *domain) column(f *Field, c Column) error {
 	target, inPart := partOf(d.out, c.Name)
 	f.inPart = inPart
@@ -139,14 +145,15 @@ func (d *domain) column(f *Field, c Column) error {
 	return nil
 }
 
-// leavePart shortens the selectors of a row that consists of one part only.
+// leavePart removes the selector of a part from the selectors of a column. It is used if a row
+// consists of a single part, because the row then has the type of the part.
 func (f *Field) leavePart(part string) {
 	f.Target = strings.Replace(f.Target, "r."+fieldName(part)+".", "r.", 1)
 	f.Value = strings.Replace(f.Value, "r."+fieldName(part)+".", "r.", 1)
 }
 
-// fieldName returns the name of a declared field. The name of an embedded field is that of its
-// type.
+// fieldName returns the name of the field that is declared in the Go declaration. An embedded field
+// has the name of its type.
 func fieldName(declared string) string {
 	name, _, _ := strings.Cut(declared, " ")
 	return strings.TrimPrefix(name, "*")

@@ -18,7 +18,7 @@ var tripTemplate string
 //go:embed pgx.go.tmpl
 var pgxTemplate string
 
-// generate returns one Go file for each file of queries.
+// generate returns one Go file for each SQL file of the request.
 func generate(request *Request) ([]File, error) {
 	options := Options{used: map[string]bool{}}
 	decoder := json.NewDecoder(bytes.NewReader(request.Options))
@@ -81,8 +81,8 @@ func needsTime(statements []*Statement) bool {
 	return false
 }
 
-// shareRows makes the first of several statements with the same row type declare it. It fails if
-// their rows differ.
+// shareRows finds statements that have the same row type, and marks all except one of them, so that
+// the type is declared only once. It fails if the rows of these statements differ.
 func shareRows(files map[string][]*Statement) error {
 	first := map[string]*Statement{}
 	for _, statements := range files {

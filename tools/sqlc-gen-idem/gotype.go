@@ -8,11 +8,11 @@ import (
 // goType describes the Go type and the wire format of a Postgres type.
 type goType struct {
 	name   string // the name of the Go type
-	param  string // the kind of a parameter in package roundtrip
-	values string // the method of roundtrip.Values that adds a value; "": not supported
-	row    string // the method of roundtrip.Row that reads a value; "": not supported
-	format string // the wire format of a result
-	nulls  bool   // the zero value stands for NULL
+	param  string // the kind of parameter that package roundtrip declares for the type
+	values string // the method of roundtrip.Values that adds a value; "" if a round trip cannot send the type
+	row    string // the method of roundtrip.Row that reads a value; "" if a round trip cannot read the type
+	format string // the wire format of a result column
+	nulls  bool   // a NULL in a result is read as the zero value
 }
 
 var goTypes = map[string]goType{
@@ -27,7 +27,8 @@ var goTypes = map[string]goType{
 	"timestamptz": {name: "time.Time", row: "Time", format: "Binary", nulls: true},
 }
 
-// aliases maps type names of the SQL grammar and of sqlc to those in pg_catalog.
+// aliases maps other names of types, from the SQL grammar and from sqlc, to the names in
+// pg_catalog.
 var aliases = map[string]string{"integer": "int4", "int": "int4", "bigint": "int8", "boolean": "bool", "serial": "int4", "bigserial": "int8",
 	"timestamp with time zone": "timestamptz", "double precision": "float8"}
 
@@ -64,7 +65,7 @@ func goTypeOf(c Column) (goType, error) {
 	return t, nil
 }
 
-// initials maps words of SQL names to their Go spelling in capitals.
+// initials maps words in SQL names to their spelling in Go names, for initialisms such as ID.
 var initials = map[string]string{"id": "ID", "ids": "IDs", "ttl": "TTL", "oid": "OID"}
 
 // exported converts a SQL name to an exported Go name.

@@ -17,20 +17,23 @@ type Options struct {
 	Style   string `json:"style"` // "trip" or "pgx"
 
 	// Types maps a parameter or column to its Go type. The key is <name>, <file>.<name> or
-	// <query>.<name>. The value is a string type of Go, or a key of Conversions.
+	// <query>.<name>. The value is a Go type whose underlying type is string, or a key of
+	// Conversions.
 	Types       map[string]string     `json:"types"`
 	Conversions map[string]Conversion `json:"conversions"`
 
-	// Parts maps the declaration of a field to the SQL names that the field holds, with their
-	// selectors.
+	// Parts maps the declaration of a Go field to the SQL names of the parameters or columns in
+	// that field. A name can have the form name=selector, if its selector inside the field does not
+	// follow from the name.
 	Parts map[string]string `json:"parts"`
 
-	used map[string]bool // the entries of the three maps that a query uses
+	used map[string]bool // the entries of Types, Conversions and Parts that a query uses
 }
 
 func (o *Options) use(kind, name string) { o.used[kind+" "+name] = true }
 
-// unused returns an error for an entry that no query uses. Its name is probably misspelled.
+// unused returns an error if no query uses an entry of Types, Conversions or Parts. The name of
+// such an entry is probably misspelled.
 func (o *Options) unused() error {
 	var names []string
 	for name := range o.Types {
@@ -51,12 +54,13 @@ func (o *Options) unused() error {
 	return nil
 }
 
-// Conversion says how to encode and decode a Go type. In each expression %s stands for the value.
+// Conversion says how the generated code encodes and decodes a Go type. Write, Null and Read are Go
+// expressions, in which %s stands for the value.
 type Conversion struct {
 	Go    string `json:"go"`
-	Write string `json:"write"` // encodes a parameter; "": the value is sent as it is
+	Write string `json:"write"` // encodes a parameter; "" if the value is sent unchanged
 	Null  string `json:"null"`  // encodes a parameter that may be NULL
-	Read  string `json:"read"`  // decodes a column; may use row in place of %s
+	Read  string `json:"read"`  // decodes a column; may also use the variable row to read the value
 	named bool
 }
 
@@ -75,7 +79,7 @@ type Parameter struct {
 	Column Column `json:"column"`
 }
 
-// Column is a column of a result, or the type of a parameter.
+// Column describes a column of a result, or the name and type of a parameter.
 type Column struct {
 	Name    string `json:"name"`
 	NotNull bool   `json:"not_null"`
@@ -89,12 +93,12 @@ type Type struct {
 	Name   string `json:"name"`
 }
 
-// Response is sqlc's GenerateResponse.
+// Response is the GenerateResponse that sqlc expects from a plugin.
 type Response struct {
 	Files []File `json:"files"`
 }
 
-// File is a file for sqlc to write.
+// File is a generated file, which sqlc writes.
 type File struct {
 	Name     string `json:"name"`
 	Contents []byte `json:"contents"`

@@ -7,38 +7,39 @@ import (
 	"github.com/idem-go/idem/tools/qualify"
 )
 
-// Statement is a query in the form that the templates use.
+// Statement is a query, prepared for the templates of the generated code. The generated code
+// declares a struct for it, the request.
 type Statement struct {
 	Name, Cmd, Text string
-	Type            string // type of the request: Name, or its unexported form if Wrapped
+	Type            string // name of the request's struct: Name, or its unexported form if Wrapped
 	Doc             []string
 	Params, Columns []Field
-	Parts           []string // declarations of the fields of the request that hold several parameters
-	RowParts        []string // declarations of such fields of a row
+	Parts           []string // declarations of the request's fields that contain several parameters
+	RowParts        []string // declarations of the row's fields that contain several columns
 	RowType         string
 	SharesRow       bool   // another statement declares RowType
-	Prepared        string // the name of the prepared statement; "" if it is not prepared
+	Prepared        string // the name of the prepared statement; "" if connections do not prepare it
 	Replan, ByPgx   bool
-	Wrapped         bool // a hand-written type contains the request
+	Wrapped         bool // the request is unexported, and a hand-written type contains it
 	file            string
 }
 
-// Field is a parameter, or a column of a result.
+// Field describes the generated code for a parameter, or for a column of a result.
 type Field struct {
-	// Name is the Go name. It is empty for a column that is not read.
+	// Name is the Go name of the field. It is empty for a column that is not read.
 	Name string
 	Type string
-	// Value is an expression. For a parameter, it computes the value to send from the request q.
-	// For a column, it computes a value of Type from the row.
+	// Value is a Go expression. For a parameter, the expression computes the value to send from the
+	// request q. For a column, it reads a value of type Type from the variable row.
 	Value    string
-	Target   string // of a column: the field that the value is assigned to, such as r.State
+	Target   string // for a column, the field to which its value is assigned, such as r.State
 	Nullable bool
 	inPart   bool
 	goType
 }
 
-// Travels reports whether the statement can share a round trip. A statement with an array needs
-// pgx.
+// Travels reports whether package roundtrip can send the statement together with others in one
+// round trip. It cannot send arrays, so a statement with an array parameter needs pgx.
 func (s *Statement) Travels() bool {
 	for _, p := range s.Params {
 		if p.values == "" {
@@ -48,8 +49,8 @@ func (s *Statement) Travels() bool {
 	return true
 }
 
-// Receiver returns the receiver type of the methods. It is not a pointer if the methods read
-// nothing into it.
+// Receiver returns the receiver type of the generated methods. It is a pointer type, except for a
+// statement without a result.
 func (s *Statement) Receiver() string {
 	if s.Cmd == ":exec" {
 		return s.Type
@@ -57,17 +58,19 @@ func (s *Statement) Receiver() string {
 	return "*" + s.Type
 }
 
-// Read returns the columns that are read.
+// Read returns the columns that the generated code reads. A column named _ is not read.
 func (s *Statement) Read() []Field {
 	return fields(s.Columns, func(f *Field) bool { return f.Name != "" })
 }
 
-// OwnParams returns the parameters that are fields of the request itself, and not of a part.
+// OwnParams returns the parameters that are direct fields of the request. The others are inside of
+// parts, which are fields that contain several parameters.
 func (s *Statement) OwnParams() []Field {
 	return fields(s.Params, func(f *Field) bool { return !f.inPart })
 }
 
-// OwnRead returns the columns that are fields of the row itself, and not of a part.
+// OwnRead returns the columns that are direct fields of the row. The others are inside of parts,
+// which are fields that contain several columns, or are not read.
 func (s *Statement) OwnRead() []Field {
 	return fields(s.Columns, func(f *Field) bool { return f.Name != "" && !f.inPart })
 }
@@ -85,11 +88,12 @@ func fields(all []Field, want func(*Field) bool) []Field {
 // DeclaresRow reports whether the generated code of this statement declares the type of its rows.
 func (s *Statement) DeclaresRow() bool { return len(s.Read()) > 0 && !s.SharesRow && !s.rowIsPart() }
 
-// rowIsPart reports whether a row is one part and nothing else.
+// rowIsPart reports whether all columns of a row are inside of a single part. The type of the row
+// is then the type of the part.
 func (s *Statement) rowIsPart() bool { return len(s.RowParts) == 1 && len(s.OwnRead()) == 0 }
 
-// RowField returns the declaration of the request's field for its row. The field is embedded unless
-// the query names its type with @row.
+// RowField returns the declaration of the request's field that contains the row. The field is
+// embedded, unless the query names the row type with @row.
 func (s *Statement) RowField() string {
 	switch {
 	case s.rowIsPart():
@@ -101,13 +105,14 @@ func (s *Statement) RowField() string {
 	}
 }
 
-// Row returns the expression for that field.
+// Row returns the Go expression for the request's field that contains the row.
 func (s *Statement) Row() string { return "q." + fieldName(s.RowField()) }
 
 func (f Field) Param() string  { return f.param }
 func (f Field) Format() string { return f.format }
 
-// Add returns the method of roundtrip.Values that adds the parameter.
+// Add returns the name of the method of roundtrip.Values that adds the parameter to the values to
+// send.
 func (f Field) Add() string {
 	if f.Nullable {
 		return "Null" + f.values
@@ -115,7 +120,7 @@ func (f Field) Add() string {
 	return f.values
 }
 
-// newStatement converts a query to a Statement.
+// newStatement converts a query of sqlc's request to a Statement.
 func newStatement(q *Query, options *Options) (*Statement, error) {
 	s := &Statement{Name: q.Name, Cmd: q.Cmd, file: q.Filename, Type: q.Name, RowType: q.Name + "Row"}
 	domain, err := s.comment(q.Comments, options)
@@ -129,11 +134,11 @@ func newStatement(q *Query, options *Options) (*Statement, error) {
 	if s.Text, err = qualify.Statement(q.Text, types); err != nil {
 		return nil, err
 	}
-	// Mark the timestamptz columns, which the simple protocol has to send in a different way.
-	// moments are their indices.
+	// moments collects the indices of the timestamptz columns. Send marks these columns in the
+	// text, because the simple protocol has to read them in a different way.
 	var moments []int
 	for i, column := range q.Columns {
-		if q.Cmd == ":exec" || q.Cmd == ":execrows" { // their rows are not read
+		if q.Cmd == ":exec" || q.Cmd == ":execrows" { // these commands return no rows to read
 			break
 		}
 		f, err := s.column(column, domain, options.Style)
@@ -163,7 +168,8 @@ func newStatement(q *Query, options *Options) (*Statement, error) {
 	return s, s.check()
 }
 
-// comment separates the annotations of a query from its doc comment.
+// comment parses the comment lines of a query. Lines that begin with @ are annotations for the
+// plugin. The other lines become the doc comment.
 func (s *Statement) comment(lines []string, options *Options) (*domain, error) {
 	d := &domain{query: s.Name, file: strings.TrimSuffix(s.file, ".sql"), options: options}
 	for _, line := range lines {
@@ -201,7 +207,8 @@ func (s *Statement) comment(lines []string, options *Options) (*domain, error) {
 	return d, nil
 }
 
-// params converts the parameters, and returns their SQL types by number.
+// params converts the parameters to fields of s. It returns the SQL type of each parameter by its
+// number.
 func (s *Statement) params(params []Parameter, d *domain) (map[int]string, error) {
 	types := map[int]string{}
 	for _, p := range params {
@@ -229,7 +236,8 @@ func (s *Statement) params(params []Parameter, d *domain) (map[int]string, error
 	return types, nil
 }
 
-// column converts a column of the result.
+// column converts a column of the result to a Field. A column named _ gets no name, because it is
+// not read.
 func (s *Statement) column(c Column, d *domain, style string) (Field, error) {
 	if strings.Trim(c.Name, "_") == "" {
 		return Field{goType: goType{format: "Text"}}, nil
@@ -247,8 +255,8 @@ func (s *Statement) column(c Column, d *domain, style string) (Field, error) {
 	return f, d.column(&f, c)
 }
 
-// check returns an error if two fields of the generated struct have the same name, or if one hides
-// the other.
+// check returns an error if two fields of the generated struct have the same name, or if a field
+// hides another field. It also fails if a parameter needs pgx and the query has no @pgx.
 func (s *Statement) check() error {
 	seen := map[string]bool{"Found": true, "Rows": true, "Affected": true, "Queue": true, "Read": true, "Args": true}
 	for _, part := range s.Parts {

@@ -1,4 +1,4 @@
-// Package syntax parses statements with PostgreSQL's own grammar.
+// Package syntax parses SQL statements with PostgreSQL's own grammar.
 package syntax
 
 import (
@@ -8,15 +8,15 @@ import (
 	"github.com/wasilibs/go-pgquery/parser"
 )
 
-// Node is an object of a syntax tree. An object is either a node, or a wrapper with one field that
-// is named after the kind of the node.
+// Node is a JSON object in a syntax tree. It is either a syntax node, or a wrapper around a syntax
+// node. A wrapper has one field, which is named after the kind of the node and contains the node.
 type Node = map[string]any
 
-// first runs the parser once before its first use. The parser's runtime stores its own version at
-// that time without a lock, so two first uses at the same time would race.
+// first runs the parser once before any other use. On its first use, the runtime of the parser
+// writes a global variable without a lock, so two simultaneous first uses would race.
 var first = sync.OnceFunc(func() { _, _ = parser.ScanToProtobuf("SELECT 1") })
 
-// Parse returns the syntax tree of sql. It fails if sql is not valid.
+// Parse returns the syntax tree of sql. It fails if sql has a syntax error.
 func Parse(sql string) (tree any, err error) {
 	first()
 	encoded, err := parser.ParseToJSON(sql)
@@ -26,13 +26,13 @@ func Parse(sql string) (tree any, err error) {
 	return tree, err
 }
 
-// Scan returns the tokens of sql, encoded as pg_query's ScanResult.
+// Scan returns the tokens of sql, encoded as the protobuf message ScanResult of pg_query.
 func Scan(sql string) ([]byte, error) {
 	first()
 	return parser.ScanToProtobuf(sql)
 }
 
-// Each calls f with every object of a tree. A parent comes before its children.
+// Each calls f with every object in tree. It calls f with a parent before its children.
 func Each(tree any, f func(Node)) {
 	switch tree := tree.(type) {
 	case []any:
@@ -47,7 +47,8 @@ func Each(tree any, f func(Node)) {
 	}
 }
 
-// Name returns the last part of a qualified name, or "" if there is none.
+// Name returns the last part of a qualified name, for example the name of a table without its
+// schema. It returns "" if parts is empty.
 func Name(parts any) string {
 	list, _ := parts.([]any)
 	if len(list) == 0 {
@@ -56,7 +57,7 @@ func Name(parts any) string {
 	return Text(list[len(list)-1].(Node)["String"])
 }
 
-// Text returns the value of a string node, or "" if s is something else.
+// Text returns the value of s if s is a string node, and "" otherwise.
 func Text(s any) string {
 	node, _ := s.(Node)
 	text, _ := node["sval"].(string)

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// readAllowed reads a file of lines "package.Test: why". Lines that begin with # are comments. It
-// returns nil if path is empty.
+// readAllowed reads a file that lists the tests that may be skipped, and returns the reasons by
+// test. Each line has the form "package.Test: why". Lines that begin with # are comments. If path
+// is empty, readAllowed returns nil.
 func readAllowed(path string) (map[string]string, error) {
 	if path == "" {
 		return nil, nil

@@ -3,20 +3,21 @@
 //	tally [-allow file] [-together n] [-unraced modules] module... --
 //		go test -json [flag]... [package]...
 //
-// A module is a directory. In the form directory=package,package the packages replace those of the
-// command.
+// A module is given by its directory. The form directory=package,package replaces the packages of
+// the command for this module.
 //
 // While tests run, tally prints a line for each failure and for each module. The summary shows
 // the failures with their output, the skipped tests grouped by reason, and the slowest tests and
 // modules. Its last line is always "N passed, N failed, N skipped".
 //
-// These count as failures too: a test that a panic or a timeout cuts off, a package that does not
-// build, a package that fails outside of its tests, and a run without any test. With -allow, a
-// skipped test counts as failed unless the file has a line "package.Test: why" for it.
+// The following also count as failures: a test that does not end because of a panic or a timeout, a
+// package that does not build, a package that fails outside of its tests, and a run without any
+// test. With -allow, a skipped test counts as failed unless the file has a line "package.Test: why"
+// for this test.
 //
 // The exit code is 0 if nothing failed, 1 if something failed, 2 for a usage error, and 130 after
-// SIGINT, SIGTERM, SIGHUP or SIGQUIT. Each of these signals interrupts all tests. Three seconds
-// later tally kills the tests that still run.
+// SIGINT, SIGTERM, SIGHUP or SIGQUIT. Each of these signals interrupts all tests. After three
+// seconds, tally kills the tests that are still running.
 package main
 
 import (
@@ -35,7 +36,8 @@ import (
 
 func main() {
 	signals := make(chan os.Signal, 1)
-	// SIGPIPE means that the reader of the output has gone, as in "tally | head".
+	// Tally receives SIGPIPE if the reader of its output has exited, as in "tally | head". The
+	// tests are then interrupted too.
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	code, err := tally(os.Stdout, os.Args[1:], signals)
 	if err != nil {
@@ -44,7 +46,8 @@ func main() {
 	os.Exit(code)
 }
 
-// tally runs the tests of args until they end or a signal arrives. It returns the exit code.
+// tally runs the tests of the modules in args until all have ended or a signal arrives. It returns
+// the exit code.
 func tally(out io.Writer, args []string, signals <-chan os.Signal) (int, error) {
 	flags := flag.NewFlagSet("tally", flag.ContinueOnError)
 	allow := flags.String("allow", "", "`file` of the tests that may be skipped")
@@ -76,8 +79,8 @@ func tally(out io.Writer, args []string, signals <-chan os.Signal) (int, error) 
 		open:    map[string]*test{},
 		skips:   map[string][]string{},
 	}
-	// Stop collecting results before the tests get the signal: what they report afterwards is not a
-	// result.
+	// Stop collecting results before the tests are interrupted, because a test that fails after the
+	// interrupt is not a failure.
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
 	go func() {

@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// event is one line of "go test -json".
+// event is one line of the output of "go test -json".
 type event struct {
 	Action     string
 	Package    string
-	ImportPath string // what a build event is about: a package, or "package [variant]"
-	Test       string // empty for an event of the package
+	ImportPath string // set for build events: the package that is built, or "package [variant]"
+	Test       string // empty for an event about the whole package
 	Output     string
 	Elapsed    float64
 
-	FailedBuild string // set if a package failed because a build failed
+	FailedBuild string // set if a package failed because it, or a package that it imports, does not build
 }
 
-// test is a test that has not ended. If name is empty, it is a package that has not ended.
+// test is a test that has not ended. If name is empty, it stands for a package that has not ended.
 type test struct {
 	module *module
 	pkg    string
 	name   string
 	output strings.Builder
-	paused bool // it waits for parallel tests in front of it
-	failed bool // a subtest failed, or a test or the build of the package
+	paused bool // the test has called t.Parallel and waits for its turn
+	failed bool // a subtest has failed; for a package, a test or the build has failed
 }
 
 func (t *test) String() string {
@@ -41,20 +41,20 @@ func (t *test) String() string {
 	return t.module.shortName(t.pkg) + "." + t.name
 }
 
-// results collects the events of all modules. It prints failures as they happen.
+// results collects the events of all modules. It prints each failure when it happens.
 type results struct {
 	modules []*module
-	allowed map[string]string // reasons by test; nil if every test may be skipped
+	allowed map[string]string // the tests that may be skipped, with reasons; nil if every test may be skipped
 	began   time.Time
 
 	mu                      sync.Mutex // guards the fields below and the modules
 	out                     io.Writer
-	open                    map[string]*test // tests and packages that have not ended, by id
+	open                    map[string]*test // tests and packages that have not ended, by the result of the function id
 	passed, failed, skipped int
 	failures                []failure
-	skips                   map[string][]string // names of tests by reason
-	slow                    []timed             // top-level tests
-	kill                    time.Time           // zero unless interrupted
+	skips                   map[string][]string // names of skipped tests by reason
+	slow                    []timed             // durations of all tests that are not subtests
+	kill                    time.Time           // time at which remaining processes are killed; zero unless interrupted
 }
 
 type failure struct{ title, output string }
@@ -64,17 +64,17 @@ type timed struct {
 	took time.Duration
 }
 
-// race is how a report of the race detector begins.
+// race is the text with which a report of the race detector begins.
 const race = "WARNING: DATA RACE"
 
-// frame matches a line that the testing package prints around the output of a test. progress
-// matches those of them that are not worth showing.
+// frame matches the lines that the testing package itself prints before and after the output of a
+// test. progress matches the lines among them that only report progress and are not shown.
 var (
 	frame    = regexp.MustCompile(`(?m)^\s*(=== (RUN|PAUSE|CONT|NAME) |--- (PASS|FAIL|SKIP): ).*\n?`)
 	progress = regexp.MustCompile(`(?m)^=== (RUN|PAUSE|CONT|NAME) .*\n?`)
 )
 
-// take processes one line of a command's standard output.
+// take processes one line of the standard output of m's command.
 func (r *results) take(m *module, line []byte) {
 	var e event
 	if json.Unmarshal(line, &e) != nil || e.Action == "" {
@@ -83,20 +83,20 @@ func (r *results) take(m *module, line []byte) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.kill.IsZero() { // what tests do after an interrupt is not a result
+	if r.kill.IsZero() { // events after an interrupt are not results
 		r.add(m, e)
 	}
 }
 
-// takeOther processes a line that is not an event. The line is shown if the command fails without
-// another explanation.
+// takeOther stores a line that is not an event. The line is shown if the command fails and no event
+// explains the failure.
 func (r *results) takeOther(m *module, line []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m.other.Write(line)
 }
 
-// add processes one event.
+// add processes one event. The caller must have locked r.mu.
 func (r *results) add(m *module, e event) {
 	if e.ImportPath != "" {
 		e.Package, _, _ = strings.Cut(e.ImportPath, " ")
@@ -110,7 +110,7 @@ func (r *results) add(m *module, e event) {
 	case "output", "build-output":
 		t.output.WriteString(e.Output)
 	case "build-fail":
-		if !t.failed { // a package and its test variant fail with the same errors
+		if !t.failed { // report once: a package and its test variant fail with the same errors
 			t.failed = true
 			r.fail(m, "FAIL "+t.String()+": does not build", t.output.String())
 		}
@@ -124,10 +124,12 @@ func (r *results) add(m *module, e event) {
 	}
 }
 
-// id returns the key of a test, or of a package if name is empty, in results.open.
+// id returns the key in results.open of the test called name. If name is empty, it returns the key
+// of the package.
 func id(pkg, name string) string { return pkg + "." + name }
 
-// find returns the open test, or the open package if name is empty. It creates a missing one.
+// find returns the open test called name, or the open package if name is empty. It creates the
+// entry if it is missing.
 func (r *results) find(m *module, pkg, name string) *test {
 	t := r.open[id(pkg, name)]
 	if t == nil {
@@ -152,7 +154,7 @@ func (r *results) endTest(t *test, e event) {
 		r.skip(t)
 	case "fail":
 		r.markFailed(t)
-		if t.failed && !raced && frame.ReplaceAllString(output, "") == "" { // the subtests have reported why
+		if t.failed && !raced && frame.ReplaceAllString(output, "") == "" { // the subtests have already reported the failure
 			r.failed++
 			t.module.failed++
 			return
@@ -160,13 +162,13 @@ func (r *results) endTest(t *test, e event) {
 		r.fail(t.module, "FAIL "+t.String(), output)
 		return
 	}
-	if raced { // a race fails the package; it fails no test if it happens between two tests
+	if raced { // a race that is found between two tests fails the package and no test
 		r.markFailed(t)
 		r.fail(t.module, "FAIL "+t.String()+": data race", output)
 	}
 }
 
-// markFailed marks the package of a failed test and the tests above it.
+// markFailed marks the package of a failed test, and the tests of which it is a subtest, as failed.
 func (r *results) markFailed(t *test) {
 	for name := t.name; name != ""; {
 		name = name[:max(strings.LastIndexByte(name, '/'), 0)]
@@ -174,16 +176,18 @@ func (r *results) markFailed(t *test) {
 	}
 }
 
-// reason returns the first line that a skipped test printed, without its position in the source.
+// reason returns the first line that a skipped test printed, without the file name and line number
+// at its beginning.
 func reason(output string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(frame.ReplaceAllString(output, "")), "\n")
 	return cmp.Or(position.ReplaceAllString(line, ""), "no reason given")
 }
 
-// position matches the position at the beginning of a line that a test logs.
+// position matches the file name and line number at the beginning of a line that a test logs.
 var position = regexp.MustCompile(`^\S+\.go:\d+: `)
 
-// skip counts a skipped test. It counts as failed if -allow is given and does not list the test.
+// skip counts a skipped test. The test counts as failed if the flag -allow is given and its file
+// does not list the test.
 func (r *results) skip(t *test) {
 	why := reason(t.output.String())
 	if r.allowed != nil && r.allowed[t.pkg+"."+t.name] == "" && r.allowed[t.String()] == "" {
@@ -194,8 +198,8 @@ func (r *results) skip(t *test) {
 	r.skips[why] = append(r.skips[why], t.String())
 }
 
-// endPackage reports the tests that were cut off by the end of their process, and a failure that no
-// test explains.
+// endPackage reports the tests that have not ended although their process has, and a failure of the
+// package that no test explains.
 func (r *results) endPackage(pkg *test, e event) {
 	m := pkg.module
 	// Tests of this package that are still open will never end, because their process has ended.
@@ -204,7 +208,7 @@ func (r *results) endPackage(pkg *test, e event) {
 	for id, t := range r.open {
 		if t.pkg == pkg.pkg && t.name != "" {
 			delete(r.open, id)
-			if !t.paused { // a paused test has no output yet
+			if !t.paused { // a paused test was not running, so it did not cause the end
 				cut = append(cut, t)
 			}
 		}
@@ -220,15 +224,15 @@ func (r *results) endPackage(pkg *test, e event) {
 		}
 		r.fail(m, "FAIL "+t.String()+": cut off", t.output.String())
 	}
-	// Without a failed test, a failed build or a test that was cut off, the package itself is the
-	// failure, for example because of os.Exit in TestMain.
+	// If no test failed or was cut off and no build failed, the package itself is reported as the
+	// failure. This happens, for example, if TestMain calls os.Exit(1).
 	explained := pkg.failed || e.FailedBuild != "" || len(cut) > 0
 	if output := pkg.output.String(); !explained || len(cut) == 0 && strings.Contains(output, race) {
 		r.fail(m, "FAIL "+pkg.String(), output)
 	}
 }
 
-// fail counts a failure and prints its title.
+// fail counts a failure and prints its title. The summary shows its output.
 func (r *results) fail(m *module, title, output string) {
 	r.failed++
 	m.failed++
@@ -236,8 +240,8 @@ func (r *results) fail(m *module, title, output string) {
 	fmt.Fprintln(r.out, title)
 }
 
-// end records the end of a module's command. An error of the command is a failure if the module has
-// no other.
+// end records the end of a module's command. If the command failed and the module has no failure
+// yet, end records the error of the command as a failure.
 func (r *results) end(m *module, took time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -248,7 +252,8 @@ func (r *results) end(m *module, took time.Duration, err error) {
 	fmt.Fprintf(r.out, "%s: passed %d, failed %d, skipped %d after %v\n", m.dir, r.passed, r.failed, r.skipped, round(time.Since(r.began)))
 }
 
-// interrupt stops the collection of results.
+// interrupt stops the collection of results and sets the time at which remaining processes are
+// killed.
 func (r *results) interrupt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -256,8 +261,8 @@ func (r *results) interrupt() {
 	fmt.Fprintf(r.out, "interrupted: tests have %v to end\n", grace)
 }
 
-// killAt returns when the processes that tests leave behind are killed. It returns the zero time,
-// which means at once, if there was no interrupt.
+// killAt returns the time at which tally kills processes that the tests have left running. Without
+// an interrupt, it returns the zero time, which means at once.
 func (r *results) killAt() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

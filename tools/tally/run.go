@@ -9,17 +9,18 @@ import (
 	"time"
 )
 
-// grace is how long interrupted tests may take to end before tally kills them. testenv can be the
-// parent of tally, and kills tally five seconds after a signal.
+// grace is how long interrupted tests may take to end before tally kills them. It must be shorter
+// than five seconds, because testenv, which can be the parent of tally, kills tally five seconds
+// after a signal.
 const grace = 3 * time.Second
 
-// runAll runs the commands of all modules, at most together of them at a time. Once ctx is
-// canceled, it starts no further command.
+// runAll runs the commands of all modules. The parameter together is the maximum number of commands
+// that run at the same time. Once ctx is canceled, runAll starts no further command.
 func runAll(ctx context.Context, r *results, together int) {
 	slots := make(chan struct{}, together)
 	var running sync.WaitGroup
 	for _, m := range r.modules {
-		// Wait for a free slot. An interrupt may arrive in the meantime.
+		// Wait until another command may run. An interrupt may arrive in the meantime.
 		slots <- struct{}{}
 		if ctx.Err() != nil {
 			break
@@ -32,12 +33,12 @@ func runAll(ctx context.Context, r *results, together int) {
 	running.Wait()
 }
 
-// run runs the command of one module in a process group of its own, and returns when that group has
-// ended.
+// run runs the command of one module in a process group of its own. It returns when all processes
+// of the group have ended.
 //
-// go test does not wait for all processes that its tests have started, and tally kills these by
-// their group. A terminal sends the SIGINT of Ctrl-C only to tally, because the group is in the
-// background.
+// go test does not wait for all processes that its tests have started. With the process group, run
+// can kill these processes. After Ctrl-C, a terminal sends SIGINT only to tally, because the group
+// is a background process group.
 func run(ctx context.Context, r *results, m *module) {
 	cmd := exec.CommandContext(ctx, m.command[0], m.command[1:]...)
 	cmd.Dir = m.dir
@@ -45,7 +46,7 @@ func run(ctx context.Context, r *results, m *module) {
 	stderr := &lineWriter{take: func(line []byte) { r.takeOther(m, line) }}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	// When ctx is canceled, the whole group gets SIGINT. After WaitDelay, Wait kills go test and no
-	// longer waits for the output of processes that the tests have left behind.
+	// longer waits for output of processes that the tests have left running.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = grace
@@ -62,8 +63,8 @@ func run(ctx context.Context, r *results, m *module) {
 	r.end(m, time.Since(began), err)
 }
 
-// endGroup waits until killAt for the processes of a group to end, and then kills the remaining
-// ones.
+// endGroup waits until all processes of a group have ended. It kills the processes that are still
+// running at killAt.
 func endGroup(group int, killAt time.Time) {
 	waitForGroup(group, killAt)
 	if syscall.Kill(-group, syscall.SIGKILL) == nil {
@@ -77,7 +78,7 @@ func waitForGroup(group int, deadline time.Time) {
 	}
 }
 
-// lineWriter passes on what is written to it, one line at a time.
+// lineWriter is an io.Writer that calls take for each line that is written to it.
 type lineWriter struct {
 	take func(line []byte)
 	rest []byte
@@ -95,7 +96,7 @@ func (w *lineWriter) Write(text []byte) (int, error) {
 	}
 }
 
-// flush passes on a last line without a newline.
+// flush calls take for the last line, if it does not end with a newline.
 func (w *lineWriter) flush() {
 	if len(w.rest) > 0 {
 		w.take(append(w.rest, '\n'))

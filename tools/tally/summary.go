@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	namesShown   = 3  // of the tests that were skipped for one reason
-	testsShown   = 10 // of the slowest tests
-	modulesShown = 5  // of the slowest modules
+	namesShown   = 3  // number of names shown for each reason to skip
+	testsShown   = 10 // number of slowest tests shown
+	modulesShown = 5  // number of slowest modules shown
 )
 
 // summarize prints the summary and returns the exit code.
 func (r *results) summarize() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// An interrupted run may have had no time for a test.
+	// After an interrupt, it is no failure if no test has ended.
 	if r.kill.IsZero() {
 		r.checkForTests()
 	}
@@ -70,7 +70,7 @@ func (r *results) checkForTests() {
 	}
 }
 
-// list joins the first names, and says how many more there are.
+// list joins the first names, and adds how many more names there are.
 func list(names []string) string {
 	if more := len(names) - namesShown; more > 1 {
 		return fmt.Sprintf("%s, … and %d more", strings.Join(names[:namesShown], ", "), more)

@@ -12,41 +12,42 @@ import (
 	"github.com/idem-go/idem/internal/pgwire"
 )
 
-// conn is one connection of a client with the proxy, and its connection with the server. Two
-// goroutines serve it, clientToServer and serverToClient.
+// conn pairs a client's connection to the proxy with the proxy's own connection to the server. Two
+// goroutines copy messages: one runs clientToServer, one serverToClient.
 type conn struct {
 	proxy      *Proxy
 	client     net.Conn
 	statements map[string]string // SQL of prepared statements, by name
 
 	mu sync.Mutex
-	// closed: cut has closed the connection.
+	// closed says that cut has closed both connections.
 	closed      bool
 	server      net.Conn
 	ready       bool // the server has sent its first ReadyForQuery
 	status      byte // transaction status of the last ReadyForQuery: I, T or E
-	pending     int  // number of answers that the server still has to send
-	midFlight   bool // the last message sent does not end its flight
-	loseAnswers bool // do not pass the answers of this flight to the client
-	freezes     bool // freeze the connection after the answers of this flight
+	pending     int  // number of ReadyForQuery messages that the server still has to send
+	midFlight   bool // the client has sent a part of a flight (see the package comment) and not its end
+	loseAnswers bool // drop the server's answers to the current flight
+	freezes     bool // freeze the connection once the server has answered the current flight
 	frozen      bool // the server side is closed, the client side stays open
-	// replacing: drop the messages of the client up to the end of the statement, which conflict
-	// replaces.
+	// replacing says to drop the client's messages up to the end of the current statement, and to
+	// send the query conflict instead.
 	replacing bool
 }
 
-// cut closes both sides.
+// cut closes the connection to the client and the connection to the server.
 func (c *conn) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 	pgwire.Reset(c.client)
 	if c.server != nil {
-		c.server.Close() // the server still reads what was sent before
+		c.server.Close() // unlike a reset, Close lets the server read what the proxy has sent
 	}
 }
 
-// freeze closes the server side and leaves the client without an answer.
+// freeze closes the connection to the server. The connection to the client stays open, but the
+// client gets no answers.
 func (c *conn) freeze() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,8 +57,8 @@ func (c *conn) freeze() {
 	}
 }
 
-// serverEnded closes the client side after the server side has ended, unless the connection is
-// frozen.
+// serverEnded closes the connection to the client after the server has closed its side. A frozen
+// connection stays open.
 func (c *conn) serverEnded() {
 	c.mu.Lock()
 	frozen := c.frozen
@@ -73,7 +74,7 @@ func (c *conn) isFrozen() bool {
 	return c.frozen
 }
 
-// isOpen reports whether a transaction or a statement is in progress.
+// isOpen reports whether a transaction or a statement is in progress on the connection.
 func (c *conn) isOpen() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,8 +83,8 @@ func (c *conn) isOpen() bool {
 
 const dialLimit = 30 * time.Second
 
-// serve serves the connection until one side ends. A connection that is frozen from the start is
-// read and never answered.
+// serve copies messages until the client or the server closes its connection. If the connection was
+// frozen from the start, serve reads from the client and never answers.
 func (c *conn) serve() {
 	if c.isFrozen() || !c.start() {
 		if c.isFrozen() {
@@ -101,8 +102,9 @@ func (c *conn) serve() {
 	c.cut()
 }
 
-// start connects to the server and forwards the startup message. It forwards a CancelRequest too,
-// which has no answer. It returns false if the connection has ended.
+// start connects to the server and forwards the client's first message. It returns true if more
+// messages follow. It returns false after a CancelRequest, which has no answer, or if a connection
+// failed.
 func (c *conn) start() bool {
 	first, cancel, err := pgwire.Greet(c.client)
 	if err != nil {
@@ -122,13 +124,13 @@ func (c *conn) start() bool {
 		return false
 	}
 	if cancel {
-		io.Copy(io.Discard, server) // wait until the server has read the request
+		io.Copy(io.Discard, server) // wait until the server closes its side, which means that it has read the request
 	}
 	return !cancel
 }
 
-// connected stores the connection to the server. It returns false, and closes server, if the
-// client's connection was cut meanwhile.
+// connected stores the connection to the server. If the client's connection was cut in the
+// meantime, it closes server and returns false.
 func (c *conn) connected(server net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,11 +142,11 @@ func (c *conn) connected(server net.Conn) bool {
 	return true
 }
 
-// clientToServer copies messages from the client to the server until one side ends. It reads until
-// nothing more is buffered and passes these messages on together, because pgx writes a flight at
-// once. On a frozen connection it reads and discards.
+// clientToServer copies messages from the client to the server until one of them closes its
+// connection. It sends all buffered messages together, because pgx writes a whole flight at once.
+// On a frozen connection it reads messages and discards them.
 func (c *conn) clientToServer(r *pgwire.Reader) {
-	var waiting []pgwire.Message // messages read and not yet passed on
+	var waiting []pgwire.Message // messages that were read and not yet sent to the server
 	for {
 		m, err := r.Next()
 		if err != nil {
@@ -162,16 +164,16 @@ func (c *conn) clientToServer(r *pgwire.Reader) {
 }
 
 // forward sends batch to the server. If batch begins a flight, forward first asks the proxy whether
-// a fault or a delay applies to it. A flight begins when the server owes no answer and the previous
-// flight was complete. forward returns false if the connection has ended or must not be used any
-// more.
+// a fault or a delay applies to it. A flight begins when the client has completed its previous
+// flight and the server has answered it. forward returns false if the connection is closed or must
+// no longer be used.
 func (c *conn) forward(batch []pgwire.Message) bool {
 	sql := c.noteSQL(batch)
 	c.mu.Lock()
 	begins := c.ready && c.pending == 0 && !c.midFlight
 	inTransaction := c.status == 'T'
 	c.mu.Unlock()
-	// With Terminate the client closes the connection, which is no flight.
+	// Terminate does not count as a flight: with it, the client only closes the connection.
 	if begins && batch[0].Kind() != pgwire.Terminate {
 		fault, delay := c.proxy.beginFlight(inTransaction, sql)
 		time.Sleep(delay)
@@ -189,13 +191,13 @@ func (c *conn) forward(batch []pgwire.Message) bool {
 	return err == nil
 }
 
-// conflict is the statement that the proxy sends instead of that of the client. The error comes
-// from the real server, so that the server aborts the transaction too.
+// conflict is the SQL that the proxy sends in place of the client's statement. It makes the real
+// server return the error, so that the server also aborts the transaction.
 const conflict = `DO $$BEGIN RAISE EXCEPTION 'could not serialize access (by idemtest)' USING ERRCODE = '40001'; END$$`
 
-// append appends m or its replacement to out, and counts the answers that the server will send. A
-// Sync, Query or FunctionCall message ends a statement. After the fault Conflict, append replaces
-// all messages of the next statement with the query conflict.
+// append appends the message m, or a replacement for m, to out, and counts the answers that the
+// server will send. A Sync, Query or FunctionCall message ends a statement. After the fault
+// Conflict, append replaces all messages of the next statement with the query conflict.
 func (c *conn) append(out []byte, m pgwire.Message) []byte {
 	ends := m.Kind() == pgwire.Sync || m.Kind() == pgwire.Query || m.Kind() == pgwire.FunctionCall
 	if ends && c.ready {
@@ -212,7 +214,8 @@ func (c *conn) append(out []byte, m pgwire.Message) []byte {
 	return out
 }
 
-// inject injects f into the flight that begins. It returns false if the flight must not be sent.
+// inject injects f into the flight that is about to be sent. It returns false if the flight must
+// not reach the server.
 func (c *conn) inject(f *Fault) bool {
 	if f.Kind.freezes() {
 		c.proxy.recordOpen(c.isOpen())
@@ -245,8 +248,9 @@ func (c *conn) inject(f *Fault) bool {
 }
 
 // noteSQL stores the SQL of the statements that batch prepares. It returns the first statement of
-// batch other than BEGIN, or BEGIN if there is no other, with white space collapsed. The message
-// kinds are Query (Q), Parse (P) and Bind (B).
+// batch that is not BEGIN, with white space collapsed. If there is no such statement, it returns
+// BEGIN. Query and Parse messages contain SQL. A Bind message contains the name of a prepared
+// statement.
 func (c *conn) noteSQL(batch []pgwire.Message) string {
 	first := ""
 	for _, m := range batch {
@@ -270,9 +274,9 @@ func (c *conn) noteSQL(batch []pgwire.Message) string {
 	return strings.Join(strings.Fields(first), " ")
 }
 
-// serverToClient copies messages from the server to the client until one side ends. It writes all
-// messages that are buffered at once. If the fault of a flight is to lose the answers,
-// serverToClient drops them, and closes the server side after the last one.
+// serverToClient copies messages from the server to the client until one of them closes its
+// connection. It passes on all buffered messages in one write. If a fault says to lose the answers
+// to a flight, serverToClient drops these answers and then closes the connection to the server.
 func (c *conn) serverToClient(r *pgwire.Reader) {
 	var out []byte
 	for {
@@ -297,8 +301,9 @@ func (c *conn) serverToClient(r *pgwire.Reader) {
 	}
 }
 
-// observe updates the state of the connection from a message of the server. keep says whether the
-// client gets the message, last whether the connection ends after it.
+// observe updates the state of the connection from a message of the server. keep reports whether
+// the client gets the message. last reports whether to close the connection to the server after the
+// message.
 func (c *conn) observe(m pgwire.Message) (keep, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -320,7 +325,8 @@ func (c *conn) observe(m pgwire.Message) (keep, last bool) {
 			c.proxy.recordCommit(c.loseAnswers)
 		}
 	case pgwire.CopyInResponse, pgwire.CopyBothResponse:
-		// The client must see it, or it would not send its data and the flight would never end.
+		// The client waits for this message before it sends COPY data. If the proxy dropped the
+		// message, the flight would never end.
 		return true, false
 	}
 	return !c.loseAnswers, false

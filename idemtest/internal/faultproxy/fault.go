@@ -1,36 +1,39 @@
 package faultproxy
 
-// Kind is the kind of a Fault.
+// Kind says what a Fault does to a flight, that is, to everything that a client sends before it
+// waits for an answer.
 type Kind int
 
 const (
-	// Cut closes the connection before the flight reaches the server.
+	// Cut closes the connection before the flight of statements reaches the server.
 	Cut Kind = iota
-	// Lose closes the connection after the server has executed the flight. The client receives no
-	// answer.
+	// Lose closes the connection after the server has executed the flight of statements. The client
+	// receives no answer.
 	Lose
-	// Conflict makes the server answer the flight with SQLSTATE 40001. The proxy counts only
-	// flights in a transaction, and no ROLLBACK.
+	// Conflict makes the server answer the flight with SQLSTATE 40001. For a Conflict, Fault.At
+	// counts only flights inside a transaction, and not ROLLBACK.
 	Conflict
-	// Notify calls Then and lets the flight pass.
+	// Notify calls Fault.Then and then lets the flight of statements pass unchanged.
 	Notify
-	// Freeze simulates the death of the process before the flight reaches the server. The server
-	// loses all connections. The client notices nothing: until Thaw its connections stay open
-	// without an answer, and new ones are not answered either.
+	// Freeze simulates a crash of the client's process before the flight reaches the server. For
+	// the server, all connections end. For the client, the connections stay open, but neither they
+	// nor new connections get an answer until Thaw.
 	Freeze
-	// FreezeAfter does the same as Freeze, but after the server has executed the flight. The
-	// package comment explains what a flight is.
+	// FreezeAfter does the same as Freeze, but after the server has executed the flight of
+	// statements.
 	FreezeAfter
-	// Outage closes all connections before the flight reaches the server, and refuses new ones
-	// until Disarm.
+	// Outage closes all connections before the flight of statements reaches the server. The proxy
+	// refuses new connections until Disarm.
 	Outage
 )
 
-// Fault is a fault that the proxy injects once, into one flight.
+// Fault is a fault that the proxy injects once, into one flight of statements (see the package
+// comment).
 type Fault struct {
 	Kind Kind
-	At   int // number of flights that pass before it
-	// Then is called when the fault fires, before the connection of the flight is closed.
+	At   int // number of flights that pass before the fault fires
+	// Then, if not nil, is called when the fault fires. The connection of the flight is still open
+	// at that time.
 	Then func()
 }
 
@@ -38,8 +41,8 @@ type Fault struct {
 type Result struct {
 	Fired  bool
 	SQL    string // the first statement of the flight
-	Commit bool   // the server answered COMMIT; known for Lose and FreezeAfter only
-	Open   bool   // Freeze or FreezeAfter interrupted an open transaction
+	Commit bool   // the server answered the flight with COMMIT; set for Lose and FreezeAfter only
+	Open   bool   // a transaction was open when Freeze or FreezeAfter fired
 }
 
 func (k Kind) freezes() bool { return k == Freeze || k == FreezeAfter }

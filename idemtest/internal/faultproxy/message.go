@@ -9,15 +9,15 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// query returns a Query message, which is that of the simple protocol.
+// query returns sql as a Query message of the simple query protocol.
 func query(sql string) []byte {
 	raw := binary.BigEndian.AppendUint32([]byte{'Q'}, uint32(len(sql)+5))
 	return append(append(raw, sql...), 0)
 }
 
-// refusal returns an ErrorResponse message with SQLSTATE 08001.
+// refusal returns an ErrorResponse message with SQLSTATE 08001 and the text of err.
 func refusal(err error) []byte {
-	raw, _ := (&pgproto3.ErrorResponse{ // an error has no size limit that this exceeds
+	raw, _ := (&pgproto3.ErrorResponse{ // Encode fails only for a message of about 1 GB
 		Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "08001", Message: fmt.Sprintf("idemtest cannot reach the server: %v", err),
 	}).Encode(nil)
 	return raw
@@ -30,7 +30,7 @@ func cString(body []byte) (string, []byte) {
 }
 
 // endsTransaction reports whether sql begins with ROLLBACK or ABORT. It returns false for COMMIT,
-// which can fail with a serialization failure.
+// because the server can answer COMMIT with a serialization failure.
 func endsTransaction(sql string) bool {
 	word := strings.ToLower(strings.TrimSpace(sql))
 	return strings.HasPrefix(word, "rollback") || strings.HasPrefix(word, "abort")

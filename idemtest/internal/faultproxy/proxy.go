@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/internal/pgwire"
 )
 
-// Proxy is a proxy in front of one server. Its methods are safe for concurrent use.
+// Proxy is a proxy in front of one Postgres server. Its methods are safe for concurrent use.
 type Proxy struct {
 	listener    *pgwire.Listener
 	server      *pgconn.Config
@@ -22,18 +22,18 @@ type Proxy struct {
 	closed  bool
 	frozen  bool // new connections get no answer
 	conns   map[*conn]struct{}
-	fault   *Fault // nil if there is none, or after it has fired
+	fault   *Fault // the armed fault; nil before Arm, and after the fault has fired
 	result  Result
 	flights int
-	// commit is the number of flights before the first one that the server answered with COMMIT, or
-	// -1.
+	// commit is the number of flights before the first flight that the server answered with COMMIT.
+	// It is -1 if there was no COMMIT.
 	commit  int
 	delay   time.Duration
 	aborted bool // a statement has aborted a transaction since the last Arm
 	down    bool // new connections are refused
 }
 
-// Start starts a proxy in front of the server of config.
+// Start starts a proxy that forwards to the server in config.
 func Start(config *pgconn.Config) (*Proxy, error) {
 	p := &Proxy{server: config, conns: map[*conn]struct{}{}}
 	p.dialing, p.stopDialing = context.WithCancel(context.Background())
@@ -55,30 +55,31 @@ func (p *Proxy) Close() {
 	p.listener.Close()
 }
 
-// Arm sets the fault for a later flight, resets the counters and clears the outcome of the previous
-// fault.
+// Arm sets the fault to inject into a later flight, resets the counters and clears the outcome of
+// the previous fault.
 func (p *Proxy) Arm(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault, p.result, p.flights, p.aborted, p.commit = &f, Result{}, 0, false, -1
 }
 
-// ToCommit returns the number of flights before the first COMMIT since the last Arm, or -1 if there
-// was none.
+// ToCommit returns the number of flights of statements between the last call of Arm and the first
+// COMMIT after it. It returns -1 if there was no COMMIT.
 func (p *Proxy) ToCommit() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.commit
 }
 
-// Aborted reports whether the error of a statement has aborted a transaction since the last Arm.
+// Aborted reports whether the error of a statement has aborted a transaction since the last call of
+// Arm.
 func (p *Proxy) Aborted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.aborted
 }
 
-// Disarm removes the fault, ends an outage, and returns the outcome of the fault.
+// Disarm removes the fault that Arm has set, ends an outage, and returns the outcome of the fault.
 func (p *Proxy) Disarm() Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +87,8 @@ func (p *Proxy) Disarm() Result {
 	return p.result
 }
 
-// Thaw ends a freeze: it closes the frozen connections and accepts new ones.
+// Thaw ends the fault Freeze or FreezeAfter: it closes the frozen connections and accepts new
+// connections.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	was := p.frozen
@@ -97,24 +99,24 @@ func (p *Proxy) Thaw() {
 	}
 }
 
-// Twin starts another proxy in front of the same server.
+// Twin starts another Proxy in front of the same server.
 func (p *Proxy) Twin() (*Proxy, error) { return Start(p.server) }
 
-// Delay delays every later flight by d.
+// Delay delays every later flight of statements by d. Delay(0) ends the delay.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Flights returns the number of flights that have begun since the last Arm.
+// Flights returns the number of flights of statements that have begun since the last call of Arm.
 func (p *Proxy) Flights() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.flights
 }
 
-// serve serves one client until the end of its connection.
+// serve serves one connection of a client until the connection ends.
 func (p *Proxy) serve(_ *pgwire.Listener, client net.Conn) {
 	c := &conn{proxy: p, client: client, statements: map[string]string{}}
 	if !p.register(c) {
@@ -125,7 +127,8 @@ func (p *Proxy) serve(_ *pgwire.Listener, client net.Conn) {
 	c.serve()
 }
 
-// register adds c. It returns false if the proxy is closed or in an outage.
+// register adds c to the open connections. It returns false if the proxy is closed or simulates an
+// outage.
 func (p *Proxy) register(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +140,7 @@ func (p *Proxy) register(c *conn) bool {
 	return true
 }
 
-// remove closes c and removes it.
+// remove closes c and removes it from the open connections.
 func (p *Proxy) remove(c *conn) {
 	c.cut()
 	p.mu.Lock()
@@ -145,8 +148,8 @@ func (p *Proxy) remove(c *conn) {
 	delete(p.conns, c)
 }
 
-// each calls do for every connection except but. It releases the lock before, because do may call
-// methods of p.
+// each calls do(c) for every connection c, except for the connection in the parameter but. It
+// unlocks p.mu before these calls, because do may call methods of p.
 func (p *Proxy) each(but *conn, do func(*conn)) {
 	p.mu.Lock()
 	var all []*conn
@@ -161,9 +164,10 @@ func (p *Proxy) each(but *conn, do func(*conn)) {
 	}
 }
 
-// beginFlight counts a flight that is about to be sent, and returns the fault for it, if any, and
-// the delay. For Conflict, a flight outside a transaction and a ROLLBACK are not counted: the
-// server could not answer them with a serialization failure.
+// beginFlight counts a flight that is about to be sent. It returns the fault for this flight, or
+// nil, and the delay. While the fault is a Conflict, beginFlight does not count a ROLLBACK or a
+// flight outside a transaction, because the server never answers those with a serialization
+// failure.
 func (p *Proxy) beginFlight(inTransaction bool, sql string) (fault *Fault, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,8 +183,8 @@ func (p *Proxy) beginFlight(inTransaction bool, sql string) (fault *Fault, delay
 	return f, p.delay
 }
 
-// recordCommit records that the server answered a flight with COMMIT. ofFault says that the fault was
-// injected into that flight.
+// recordCommit records that the server answered a flight with COMMIT. ofFault says that the fault
+// was injected into this flight.
 func (p *Proxy) recordCommit(ofFault bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +201,8 @@ func (p *Proxy) recordAborted() {
 	p.aborted = true
 }
 
-// recordOpen records whether a connection had an open transaction when the freeze began.
+// recordOpen records whether a connection had an open transaction when the fault Freeze or
+// FreezeAfter fired.
 func (p *Proxy) recordOpen(open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

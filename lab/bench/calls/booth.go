@@ -1,5 +1,5 @@
-// Package calls measures idem.Do and its alternatives: a write in one database that must not happen
-// twice.
+// Package calls measures idem.Do and its alternatives. All of them execute a write in one Postgres
+// database that must not happen twice.
 package calls
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-// booth is a contestant that is ready to work on its own database. The database is deleted with the
-// server.
+// booth is a contestant, one of the compared implementations, that is ready to work on its own
+// database. The database exists until the server is deleted.
 type booth struct {
 	contestant.Contestant
 	runner.Cleanups
@@ -31,14 +31,14 @@ type booth struct {
 	redis  distance
 }
 
-// way describes the connection between a contestant and its server.
+// way describes the connections between a contestant and its server: latency, proxy and pool size.
 type way struct {
 	rtt     time.Duration
-	counted bool // use a proxy to count round trips, even without added latency
+	counted bool // use a proxy, which counts round trips, even if rtt is zero
 	conns   int
 }
 
-// open creates a database for a contestant and opens the contestant on it.
+// open creates a database for the contestant c and opens c on this database.
 func open(ctx context.Context, s *runner.Server, c contestant.Contestant, w way) (*booth, error) {
 	b := &booth{Contestant: c, server: s, redis: distance{rtt: w.rtt}}
 	if err := b.open(ctx, w); err != nil {
@@ -71,8 +71,8 @@ func (b *booth) open(ctx context.Context, w way) error {
 	return err
 }
 
-// seated returns a runner.Contestant that opens a booth. begin prepares the booth and returns its
-// turns.
+// seated returns a runner.Contestant called name that opens a booth for who. begin(ctx, booth)
+// prepares the booth and returns the functions that measure its turns.
 func seated(
 	name string, who contestant.Contestant, w way, begin func(context.Context, *booth) (runner.Seat, error),
 ) runner.Contestant {
@@ -90,8 +90,8 @@ func seated(
 	}}
 }
 
-// trips returns the number of round trips since the last call. Round trips to Postgres are counted
-// only if the booth has a proxy.
+// trips returns the number of round trips to Redis and Postgres since the last call of trips. Round
+// trips to Postgres are counted only if the booth has a proxy.
 func (b *booth) trips() int {
 	trips := int(b.redis.trips.Swap(0))
 	if b.proxy != nil {
@@ -100,8 +100,8 @@ func (b *booth) trips() int {
 	return trips
 }
 
-// settle waits until a connection is free. If the pool has one connection, everything that a call
-// does after its answer is then finished.
+// settle waits until a connection of the pool is free. If the pool has only one connection, the
+// previous call has then finished all work that it does after its answer.
 func (b *booth) settle(ctx context.Context) error {
 	return b.pool.AcquireFunc(ctx, func(*pgxpool.Conn) error { return nil })
 }
@@ -113,14 +113,14 @@ func (b *booth) size(ctx context.Context) (bytes float64, err error) {
 	return bytes, err
 }
 
-// sample is the result of one load.
+// sample is the result of one call of load.
 type sample struct {
 	runner.Sample
 	replayed, refused int
 }
 
-// load makes calls from several clients until the limit is reached, and counts replays and
-// refusals.
+// load makes calls from several simultaneous clients until the limit is reached. It counts the
+// replays and refusals among the answers.
 func (b *booth) load(ctx context.Context, source *source, clients int, limit runner.Limit) (sample, error) {
 	next := make([]func() contestant.Call, clients)
 	for i := range next {
@@ -143,8 +143,8 @@ func (b *booth) load(ctx context.Context, source *source, clients int, limit run
 	return sample{made, int(replayed.Load()), int(refused.Load())}, err
 }
 
-// distance adds the latency to Redis that the proxy adds to Postgres. It also counts the round
-// trips to Redis: each write of the client is one.
+// distance delays each write to Redis by rtt, as the proxy delays Postgres. It also counts the
+// writes, because each write of the client is one round trip to Redis.
 type distance struct {
 	rtt   time.Duration
 	trips atomic.Int64
@@ -166,7 +166,8 @@ type distantConn struct {
 func (c *distantConn) Write(b []byte) (int, error) {
 	c.distance.trips.Add(1)
 	if c.distance.rtt > 0 {
-		// The timers of the Go runtime are up to a millisecond late on an idle process.
+		// time.Sleep is not precise enough: in an idle process, the timers of the Go runtime are up
+		// to a millisecond late.
 		ts := syscall.NsecToTimespec(int64(c.distance.rtt))
 		_ = syscall.Nanosleep(&ts, nil)
 	}

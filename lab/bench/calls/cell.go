@@ -12,20 +12,20 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// These are the kinds of calls.
+// These are the kinds of calls that a cell can measure.
 const (
 	first  = "first"  // each call has a new key
 	replay = "replay" // each call has a key with a recorded answer
 )
 
-// cell describes the calls of a scenario.
+// cell describes the calls that a scenario measures.
 type cell struct {
 	work      string
 	realistic bool // a realistic order instead of one INSERT
 	clients   int
 	way       way
-	limit     runner.Limit // of one turn
-	processor bool         // report the processor times of server and client
+	limit     runner.Limit // the limit of one turn
+	processor bool         // also report the processor times of server and client
 }
 
 const smallResponse = 200
@@ -37,7 +37,8 @@ func (c cell) source(seed uint64) *source {
 	return newSource(seed, contestant.OneInsert, smallResponse)
 }
 
-// contestant returns a runner.Contestant that takes turns in the cell.
+// contestant returns a runner.Contestant that makes the calls of the cell with the implementation
+// who.
 func (c cell) contestant(who contestant.Contestant, seed uint64) runner.Contestant {
 	return seated(who.Name, who, c.way, func(ctx context.Context, b *booth) (runner.Seat, error) {
 		keys := c.source(seed)
@@ -64,12 +65,13 @@ func (c cell) contestant(who contestant.Contestant, seed uint64) runner.Contesta
 	})
 }
 
-// warmUp is the number of calls of each client before the measurement. On each connection,
-// PostgreSQL plans a statement anew for its first five executions. With fewer calls, the first turn
-// would measure the planning.
+// warmUp is the number of calls that each client makes before the measurement. On each connection,
+// PostgreSQL plans a prepared statement again at each of its first five executions. With fewer
+// calls, the first turn would include this planning.
 const warmUp = 12
 
-// prime records responses for new keys, and makes s repeat these keys only.
+// prime makes calls with new keys, so that their responses are recorded. From then on, s generates
+// calls with these keys only.
 func (b *booth) prime(ctx context.Context, s *source, keys int) error {
 	all := s.take(keys)
 	for _, key := range all {
@@ -81,10 +83,10 @@ func (b *booth) prime(ctx context.Context, s *source, keys int) error {
 	return nil
 }
 
-// timed loads the contestant and returns the processor time per call in microseconds. It returns no
-// times if a proxy runs in this process, because the proxy needs processor time too, or if the
-// kernel does not report them. It fails if a call with a repeated key was executed instead of
-// replayed.
+// timed makes calls and returns the processor time per call in microseconds. If a proxy runs in
+// this process, timed returns no processor times, because the proxy uses processor time too. It
+// also returns none if the kernel does not report them. timed fails if a call with a recorded key
+// was executed instead of replayed.
 func (b *booth) timed(ctx context.Context, keys *source, clients int, limit runner.Limit) (sample, result.Values, error) {
 	database := b.pool.Config().ConnConfig.Database
 	before, err := b.server.Processor(ctx, database)

@@ -11,8 +11,8 @@ import (
 )
 
 // costs measures what a call costs apart from time: WAL, storage and round trips. It also measures
-// what happens to simultaneous duplicates. The contestant is open only during its turn, because the
-// background work of another one would count as its own.
+// how often simultaneous duplicates are executed or refused. Each contestant is open only during
+// its own turn, because the background work of another contestant would be counted too.
 func costs(who contestant.Contestant, seed uint64) runner.Contestant {
 	return runner.Once(who.Name, func(ctx context.Context, s *runner.Server) (values result.Values, err error) {
 		b, err := open(ctx, s, who, way{conns: poolSize})
@@ -30,25 +30,25 @@ func costs(who contestant.Contestant, seed uint64) runner.Contestant {
 	})
 }
 
-// meter measures the costs of a contestant and collects the values.
+// meter measures the costs of the contestant in its booth and collects the values.
 type meter struct {
 	*booth
 	keys   *source
 	values result.Values
 }
 
-// calls makes n calls one after another.
+// calls makes n calls with new or repeated keys, one after another.
 func (m meter) calls(ctx context.Context, n int) error {
 	_, err := m.load(ctx, m.keys, 1, runner.Limit{Calls: n})
 	return err
 }
 
-// wal measures the bytes of WAL per first run. It takes the median of several batches, to exclude
-// what the server writes in the background.
+// wal measures the bytes of WAL per first run. It takes the median of several batches of calls, to
+// exclude what the server writes in the background.
 func (m meter) wal(ctx context.Context) error {
 	const batches, calls = 5, 100
-	// The first write to a page after a checkpoint logs the whole page. These calls are not
-	// measured.
+	// Warm up: after a checkpoint, the first write to a page logs the whole page. These calls are
+	// not measured.
 	if err := m.calls(ctx, calls); err != nil {
 		return err
 	}
@@ -84,8 +84,8 @@ func (m meter) storage(ctx context.Context) error {
 	return err
 }
 
-// races starts 32 calls with the same key at once, ten times, and counts the executions and
-// refusals.
+// races starts 32 simultaneous calls with the same key. It does so for ten keys and counts all
+// executions and refusals.
 func (m meter) races(ctx context.Context) error {
 	const races, calls = 10, 32
 	before, err := count(ctx, m.pool)
@@ -107,8 +107,9 @@ func (m meter) races(ctx context.Context) error {
 	return err
 }
 
-// countTrips counts round trips with a proxy. It uses one connection, so that every statement is
-// prepared after a few calls. A contestant that needs further connections gets a normal pool.
+// countTrips counts the round trips per call with a proxy. It uses a pool of one connection, so
+// that after a few calls every statement is prepared on that connection. A contestant that needs
+// additional connections gets a pool of the normal size.
 func countTrips(ctx context.Context, s *runner.Server, who contestant.Contestant, seed uint64, values result.Values) (err error) {
 	conns := 1
 	if who.Listens {

@@ -9,9 +9,9 @@ import (
 	"github.com/idem-go/idem/lab/bench/result"
 )
 
-// effects counts the rows that the business has written.
+// effects contains the numbers of rows that the calls have written.
 type effects struct {
-	Orders, Distinct    int // orders, and distinct keys among them
+	Orders, Distinct    int // the number of orders, and of distinct keys in the orders
 	Lines, Ledger, Sold int
 }
 
@@ -21,7 +21,8 @@ func count(ctx context.Context, pool *pgxpool.Pool) (e effects, err error) {
 	return e, err
 }
 
-// verify returns a Finish that compares the effects with the requests.
+// verify returns a function for runner.Seat.Finish. The function fails if the effects in the
+// database do not match the requests that keys has generated.
 func (b *booth) verify(keys *source, realistic bool) func(context.Context) (result.Values, error) {
 	return func(ctx context.Context) (result.Values, error) {
 		found, err := count(ctx, b.pool)
@@ -32,8 +33,8 @@ func (b *booth) verify(keys *source, realistic bool) func(context.Context) (resu
 	}
 }
 
-// check returns an error if the effects do not match the number of distinct requests. repeats
-// allows duplicates to be executed again.
+// check returns an error if the effects do not match the number of distinct requests. If repeats is
+// true, a request may have been executed more than once.
 func (e effects) check(requests int, realistic, repeats bool) error {
 	switch {
 	case e.Distinct != requests:

@@ -13,9 +13,9 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// grown returns idem.Do on a table with that many records. In each turn several clients make first
-// runs and then replays of random keys. Random keys are the worst case for an index, because each
-// key is on another page.
+// grown returns a contestant that calls idem.Do on a table with the given number of records. In
+// each turn, clients make first runs and replays of random keys. Random keys are the worst case for
+// an index, because each key is on another page.
 func grown(records int, clients []int, turn time.Duration, seed uint64) runner.Contestant {
 	name := grouped(records) + " records"
 	return seated(name, contestant.Idem, way{conns: poolSize}, func(ctx context.Context, b *booth) (runner.Seat, error) {
@@ -55,10 +55,10 @@ func grown(records int, clients []int, turn time.Duration, seed uint64) runner.C
 	})
 }
 
-// filling fills the table of idem with copies of its only record, each with its own key. It works
-// with any version of the schema. It drops the indexes first and builds them at the end, so that
-// they are compact. With wal_level=minimal, a table that is truncated and filled in one transaction
-// is not logged.
+// filling is SQL that fills the table of idem with copies of its only record, each with its own
+// key. It reads the columns from the catalog and so works with any version of the schema. It drops
+// the indexes first and builds them at the end, so that they are compact. With wal_level=minimal,
+// Postgres writes no WAL for a table that is truncated and filled in one transaction.
 const filling = `do $$
 declare
 	columns text; made text[]; sql text;
@@ -85,7 +85,7 @@ begin
 	foreach sql in array coalesce(made, '{}') loop execute sql; end loop;
 end $$`
 
-// fill records a call, and fills the table of idem with copies of its record.
+// fill executes call, and then fills the table of idem with copies of its record.
 func fill(ctx context.Context, b *booth, records int, call contestant.Call) error {
 	if _, err := b.do(ctx, call); err != nil {
 		return err
@@ -98,7 +98,8 @@ func fill(ctx context.Context, b *booth, records int, call contestant.Call) erro
 	return nil
 }
 
-// sampleKeys returns about that many recorded keys from the whole table.
+// sampleKeys returns a random sample of the recorded keys. The size of the sample is about the
+// number in keys.
 func sampleKeys(ctx context.Context, b *booth, keys int) ([]string, error) {
 	rows, err := b.pool.Query(ctx, `select key from idem.records
 		tablesample bernoulli (least(100, 100.0 * $1 / (select reltuples from pg_class where oid = 'idem.records'::regclass)))
@@ -113,7 +114,7 @@ func sampleKeys(ctx context.Context, b *booth, keys int) ([]string, error) {
 	return sample, err
 }
 
-// grouped formats a number with commas.
+// grouped formats a number with commas between groups of three digits.
 func grouped(n int) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

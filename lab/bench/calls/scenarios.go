@@ -9,26 +9,26 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// Modules are the modules whose versions the report names.
+// Modules lists the Go modules whose versions are stored with the results.
 var Modules = []string{
 	"github.com/jackc/pgx/v5", "github.com/dbos-inc/dbos-transact-golang", "github.com/redis/go-redis/v9",
 }
 
 const (
 	millisecond = time.Millisecond
-	poolSize    = 40 // for 32 clients and the background work of a contestant
+	poolSize    = 40 // enough for 32 clients and the background work of a contestant
 )
 
-// plan collects the scenarios. They vary one parameter at a time around a base point. All
-// combinations would take a day.
+// plan collects the scenarios. The scenarios vary one parameter at a time, because all combinations
+// of parameters would take a day.
 type plan struct {
 	quick bool
 	seed  uint64
 	all   []runner.Scenario
 }
 
-// Scenarios returns the scenarios of the suite. A quick run has fewer scenarios and turns, and no
-// large tables.
+// Scenarios returns the scenarios of the suite "calls". If quick is true, it returns fewer and
+// shorter scenarios, without large tables.
 func Scenarios(quick bool, seed uint64) []runner.Scenario {
 	p := &plan{quick: quick, seed: seed}
 	near, far := place{name: "loopback"}, place{name: "rtt", rtt: millisecond}
@@ -49,7 +49,7 @@ func Scenarios(quick bool, seed uint64) []runner.Scenario {
 	return p.all
 }
 
-// Profile returns the scenarios that show the processor time of a call.
+// Profile returns the scenarios of the suite "profile", which measure the processor time of a call.
 func Profile(quick bool, seed uint64) []runner.Scenario {
 	p := &plan{quick: quick, seed: seed}
 	near := place{name: "profile"}
@@ -67,7 +67,8 @@ func Profile(quick bool, seed uint64) []runner.Scenario {
 	return p.all
 }
 
-// rank orders the scenarios by server, so that each server is started once.
+// rank orders the scenarios by the server that they need, so that each kind of server is started
+// only once.
 func rank(s runner.Spec) int {
 	if s.Load {
 		return 1
@@ -75,15 +76,15 @@ func rank(s runner.Spec) int {
 	return 0
 }
 
-// place is the latency of the server.
+// place is the latency between the contestants and the server, with a name for the scenario.
 type place struct {
 	name string
 	rtt  time.Duration
 }
 
-// rounds returns the number of rounds of a scenario. Many short turns are better than few long
-// ones, because the compared measurements are closer together in time. An odd number gives an exact
-// median.
+// rounds returns the number of rounds of a scenario: n, or 3 in a quick run. Many short turns are
+// better than few long turns, because the compared measurements are then closer together in time.
+// If the number of rounds is odd, the median is one of the measured values.
 func (p *plan) rounds(n int) int {
 	if p.quick {
 		return 3
@@ -91,7 +92,7 @@ func (p *plan) rounds(n int) int {
 	return n
 }
 
-// cells adds a scenario for each cell.
+// cells adds a scenario for each cell, with the contestants who and the latency at.
 func (p *plan) cells(at place, who []contestant.Contestant, cells ...cell) {
 	for _, c := range cells {
 		rounds := 15
@@ -106,7 +107,7 @@ func (p *plan) cells(at place, who []contestant.Contestant, cells ...cell) {
 	}
 }
 
-// by returns the cell with a number of clients.
+// by returns a copy of the cell with the given number of clients.
 func (c cell) by(clients int) cell {
 	c.clients = clients
 	return c
@@ -121,7 +122,8 @@ func (c cell) name(at place) string {
 	return fmt.Sprintf("%s/%s/%s/%d", c.work, business, at.name, c.clients)
 }
 
-// each adds a scenario whose contestants are made by measure.
+// each adds a scenario. It calls measure for each implementation in who to get the contestants of
+// the scenario.
 func (p *plan) each(name string, rounds int, who []contestant.Contestant, measure func(contestant.Contestant, uint64) runner.Contestant) {
 	sc := runner.Scenario{Name: name, Rounds: rounds}
 	for _, one := range who {
@@ -130,7 +132,7 @@ func (p *plan) each(name string, rounds int, who []contestant.Contestant, measur
 	p.all = append(p.all, sc)
 }
 
-// growth adds a scenario with tables of different sizes.
+// growth adds a scenario that measures idem.Do on tables of different sizes.
 func (p *plan) growth(name string, clients []int) {
 	sizes := []int{10_000, 1_000_000, 10_000_000}
 	if p.quick {
@@ -143,8 +145,8 @@ func (p *plan) growth(name string, clients []int) {
 	p.all = append(p.all, sc)
 }
 
-// keepers returns the contestants that record requests. It leaves out the batch variant of idem,
-// which does not differ if nothing is executed.
+// keepers returns the contestants that record requests. It leaves out IdemBatch, because a replay
+// executes nothing and so is the same as with Idem.
 func keepers() []contestant.Contestant {
 	return slices.DeleteFunc(slices.Clone(contestant.All), func(c contestant.Contestant) bool {
 		return c.Recordless || c.Name == contestant.IdemBatch.Name

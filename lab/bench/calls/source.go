@@ -12,8 +12,8 @@ import (
 // source generates the calls of one contestant in one scenario. Sources with the same seed generate
 // the same keys.
 type source struct {
-	template contestant.Call // everything but the key
-	keys     []string        // keys to repeat in turn; nil means new keys
+	template contestant.Call // all fields of a call except the key
+	keys     []string        // keys to use again and again; nil means a new key for each call
 
 	seed    uint64
 	clients atomic.Uint64
@@ -25,10 +25,11 @@ func newSource(seed uint64, business contestant.Business, response int) *source 
 	return &source{template: contestant.Call{Business: business, Body: body(seed, response)}, seed: seed}
 }
 
-// made returns the number of distinct keys.
+// made returns the number of new keys that the source has generated.
 func (s *source) made() int { return int(s.fresh.Load()) }
 
-// client returns a function that generates the calls of one client.
+// client returns a function that generates the calls of one client, one at each call of the
+// function.
 func (s *source) client() func() contestant.Call {
 	random := rand.New(rand.NewPCG(s.seed, s.clients.Add(1)))
 	at := random.IntN(1 << 20)
@@ -42,14 +43,14 @@ func (s *source) client() func() contestant.Call {
 	}
 }
 
-// call returns the call with a key.
+// call returns a call with the given key.
 func (s *source) call(key string) contestant.Call {
 	call := s.template
 	call.Key = key
 	return call
 }
 
-// fork returns a source of the same calls with different keys.
+// fork returns a source that generates the same calls with different keys.
 func (s *source) fork() *source {
 	return &source{template: s.template, seed: s.seed + s.clients.Add(1)<<32}
 }

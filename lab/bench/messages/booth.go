@@ -1,6 +1,7 @@
-// Package messages measures packages outbox and inbox and their alternatives. An order is saved and
-// published, and a message must have exactly one effect. The benchmark counts lost and doubled
-// messages and messages out of order, also when processes are killed.
+// Package messages measures packages outbox and inbox and their alternatives. One part saves orders
+// and publishes a message about each of them. The other part consumes messages, each of which must
+// have exactly one effect. The benchmark counts messages that are lost, doubled or out of order,
+// also when processes are killed.
 package messages
 
 import (
@@ -20,7 +21,7 @@ import (
 )
 
 // booth is a publishing contestant that is ready to work on its database, with its own broker. It
-// is opened for one turn and then closed, so that no contestant polls during the turn of another.
+// is open only during one turn, so that no contestant polls during the turn of another contestant.
 type booth struct {
 	out.Runner
 	dsn     string
@@ -32,7 +33,7 @@ type booth struct {
 	committed atomic.Int64
 }
 
-// openBooth opens a contestant. It does not start the relay.
+// openBooth opens the contestant c on the database at dsn. It does not start the relay of c.
 func openBooth(ctx context.Context, c out.Contestant, dsn string, conns int) (b *booth, err error) {
 	b = &booth{dsn: dsn, sink: broker.NewSink(), stop: func() {}}
 	if b.pool, err = runner.Pool(ctx, dsn, conns); err != nil {
@@ -45,7 +46,8 @@ func openBooth(ctx context.Context, c out.Contestant, dsn string, conns int) (b 
 	return b, nil
 }
 
-// relay starts the relay of the contestant, if there is one.
+// relay starts the contestant's relay, which publishes messages in the background. It does nothing
+// if the contestant has no relay.
 func (b *booth) relay() {
 	relayer, ok := b.Runner.(out.Relayer)
 	if !ok {
@@ -70,7 +72,7 @@ func (b *booth) Close() error {
 	return err
 }
 
-// place places an order and counts it.
+// place calls Place and counts the orders that were committed.
 func (b *booth) place(ctx context.Context, order out.Order) error {
 	if err := b.Place(ctx, order); err != nil {
 		return err
@@ -79,7 +81,8 @@ func (b *booth) place(ctx context.Context, order out.Order) error {
 	return nil
 }
 
-// load places orders of random customers from several clients until the limit is reached.
+// load places orders of random customers from several simultaneous clients until the limit is
+// reached.
 func (b *booth) load(ctx context.Context, clients, customers int, limit runner.Limit) (runner.Sample, error) {
 	return runner.Load(ctx, clients, limit, func(int) func(context.Context) error {
 		order := out.NewOrder(1 + rand.N(customers))
@@ -87,15 +90,15 @@ func (b *booth) load(ctx context.Context, clients, customers int, limit runner.L
 	})
 }
 
-// published waits until n messages were published.
+// published waits until n distinct messages were published, for at most two minutes.
 func (b *booth) published(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("not all messages were published within two minutes"))
 	defer cancel()
 	return b.sink.Await(ctx, n)
 }
 
-// audit compares the messages in the broker with the committed orders. It returns an error if a
-// message was lost, or published without a commit.
+// audit compares the published messages with the committed orders. It returns an error if a message
+// was lost, or was published without a commit.
 func (b *booth) audit(ctx context.Context) (broker.Account, error) {
 	committed, err := expected(ctx, b.dsn)
 	if err != nil {
@@ -108,7 +111,8 @@ func (b *booth) audit(ctx context.Context) (broker.Account, error) {
 	return a, nil
 }
 
-// expected returns the committed messages, sorted by customer and number.
+// expected returns the messages that must be published, one for each committed order. They are
+// sorted by customer and by number within the customer.
 func expected(ctx context.Context, dsn string) ([]broker.Expected, error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {

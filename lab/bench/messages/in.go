@@ -11,11 +11,12 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// consumer returns a contestant that consumes messages with a number of workers.
+// consumer returns a runner.Contestant that consumes messages with c and the given number of
+// workers.
 func (p plan) consumer(c in.Contestant, workers int) runner.Contestant {
 	return runner.Contestant{Name: c.Name, Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
 		dsn, err := s.Database(ctx, in.Schema, c.Prepare)
-		var doubled int // in all turns
+		var doubled int // doubled effects in all turns
 		take := func(ctx context.Context) (result.Values, error) {
 			values, n, err := p.consume(ctx, c, dsn, workers)
 			doubled += n
@@ -26,8 +27,8 @@ func (p plan) consumer(c in.Contestant, workers int) runner.Contestant {
 	}}
 }
 
-// consume measures how many messages per second have their effect. It counts each message once, and
-// only messages that arrive within the turn. It also returns the number of doubled effects.
+// consume measures how many messages per second get their effect. It counts each distinct message
+// once. It also returns the number of messages with more than one effect.
 func (p plan) consume(ctx context.Context, c in.Contestant, dsn string, workers int) (values result.Values, doubled int, err error) {
 	if err := runner.Reset(ctx, dsn, "effects"); err != nil {
 		return nil, 0, err
@@ -52,14 +53,15 @@ func (p plan) consume(ctx context.Context, c in.Contestant, dsn string, workers 
 	values = result.Values{"per_s": float64(source.Made()) / time.Since(begin).Seconds()}
 	all := warm.Made() + source.Made()
 	lost, doubled, err := tally(ctx, dsn, all)
-	// No process was killed, so that no message may be lost.
+	// No message may be lost, because no process was killed.
 	if err == nil && (lost > 0 || doubled > 0 && !c.Repeats) {
 		err = fmt.Errorf("of %d messages %d have no effect and %d more than one", all, lost, doubled)
 	}
 	return values, doubled, err
 }
 
-// tally counts the messages without an effect and with several effects.
+// tally counts the messages without an effect (lost) and with several effects (doubled). made is
+// the number of all messages.
 func tally(ctx context.Context, dsn string, made int) (lost, doubled int, err error) {
 	var had int
 	err = runner.Scan(ctx, dsn, `select count(distinct message),

@@ -18,39 +18,40 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// kill describes a measurement in which processes are killed.
+// kill describes a measurement in which worker processes are killed.
 type kill struct {
 	times    int // number of kills
-	between  int // published or acknowledged messages before the next kill
-	messages int // messages in the source
+	between  int // number of messages that are published or acknowledged before the next kill
+	messages int // number of messages to consume
 	workers  int
 	batch    int
-	// confirm is how long the broker takes to confirm a call, as if it replicated the messages.
+	// confirm is how long the broker takes to confirm a Publish, as if it replicated the messages.
 	confirm time.Duration
 	// pause is the delay of a client after each order, so that a slow relay can keep up.
 	pause time.Duration
-	// After rest without a message, the missing messages are lost. limit is the maximum duration of
-	// a process.
+	// If no message arrives during the time rest, the missing messages count as lost. limit is the
+	// maximum run time of a process.
 	rest, limit time.Duration
 }
 
 // role is the configuration of a worker process.
 type role struct {
-	In, Out     string // name of a consuming or a publishing contestant
+	In, Out     string // name of a consuming (In) or a publishing (Out) contestant; the other is empty
 	DSN, Broker string
-	Clients     int           // clients that place orders
+	Clients     int           // number of clients that place orders
 	Pause       time.Duration // delay of a client after each order
-	Workers     int           // simultaneous deliveries
+	Workers     int           // number of deliveries or batches handled at the same time
 	Batch       int
 }
 
 const workerKind = "messages"
 
-// Work runs this process as a worker if it was started as one. See runner.Work.
+// Work runs the worker and exits, if this process was started as a worker process of package
+// messages. Otherwise it returns at once. See runner.Work.
 func Work() { runner.Work(workerKind, work) }
 
-// work runs a worker process. A process that relays continues until it is killed. A process that
-// consumes ends when there are no more messages.
+// work is the main function of a worker process. A publishing process runs until it is killed. A
+// consuming process returns when there are no more messages.
 func work(r role) error {
 	ctx := context.Background()
 	pool, err := runner.Pool(ctx, r.DSN, poolSize)
@@ -93,9 +94,10 @@ func work(r role) error {
 	return <-failed
 }
 
-// kills starts processes one after another. It kills each process at a random moment after enough
-// has returned. It returns the number of killed processes. If a process ends by itself, kills
-// starts no further one.
+// kills starts worker processes one after another. After each start it calls enough(ctx), which
+// waits until the process has made progress. It kills the process at a random moment after that. It
+// returns the number of killed processes. If a process ends by itself, kills starts no further
+// process.
 func (k kill) kills(ctx context.Context, r role, enough func(ctx context.Context) error) (killed int, err error) {
 	for range k.times {
 		process, err := runner.Again(workerKind, r)
@@ -125,7 +127,7 @@ func (k kill) kills(ctx context.Context, r role, enough func(ctx context.Context
 
 var errEnded = errors.New("a process has ended that was not killed")
 
-// alive returns a context that ends with a process or after limit.
+// alive returns a context that ends when the process ends, or after limit.
 func alive(ctx context.Context, process *child.Process, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("it takes too long"))
 	ctx, end := context.WithCancelCause(ctx)
@@ -139,8 +141,9 @@ func alive(ctx context.Context, process *child.Process, limit time.Duration) (co
 	return ctx, cancel
 }
 
-// out kills a publishing process several times. If the contestant relays, a last process publishes
-// the remaining messages.
+// out returns a runner.Contestant that kills a publishing process several times and counts lost and
+// doubled messages. If c has a relay, a last process publishes the remaining messages before the
+// count.
 func (k kill) out(c out.Contestant) runner.Contestant {
 	return runner.Once(c.Name, func(ctx context.Context, s *runner.Server) (result.Values, error) {
 		dsn, err := s.Database(ctx, out.Schema, c.Prepare)
@@ -189,8 +192,8 @@ func (k kill) out(c out.Contestant) runner.Contestant {
 	})
 }
 
-// disconnected waits until no session is connected to a database. A COMMIT that was in progress has
-// then finished or will never be executed.
+// disconnected waits until no session is connected to the database at dsn. After that, a COMMIT of
+// a killed process can no longer take effect.
 func disconnected(ctx context.Context, s *runner.Server, dsn string) error {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -209,7 +212,8 @@ func disconnected(ctx context.Context, s *runner.Server, dsn string) error {
 	}
 }
 
-// in kills a consuming process several times. A last process handles the remaining messages.
+// in returns a runner.Contestant that kills a consuming process several times. A last process
+// handles the remaining messages. Then lost messages and doubled effects are counted.
 func (k kill) in(c in.Contestant) runner.Contestant {
 	return runner.Once(c.Name, func(ctx context.Context, s *runner.Server) (result.Values, error) {
 		dsn, err := s.Database(ctx, in.Schema, c.Prepare)

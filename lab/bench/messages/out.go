@@ -12,16 +12,17 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// seat is a publishing contestant on its database.
+// seat is a publishing contestant with its database.
 type seat struct {
 	plan
 	out.Contestant
 	server   *runner.Server
 	dsn      string
-	together result.Values // figures of all turns
+	together result.Values // figures that are summed over all turns
 }
 
-// out returns a scenario. Each turn empties the tables and calls measure.
+// out returns a scenario with all publishing contestants. Each turn empties the tables and calls
+// measure.
 func (p plan) out(name string, rounds int, measure func(*seat, context.Context) (result.Values, error)) runner.Scenario {
 	sc := runner.Scenario{Name: "messages/" + name, Server: p.server, Rounds: rounds}
 	for _, c := range out.All {
@@ -41,8 +42,8 @@ func (p plan) out(name string, rounds int, measure func(*seat, context.Context) 
 	return sc
 }
 
-// with opens the contestant for a turn. It returns the error of the relay together with that of the
-// turn.
+// with opens the contestant, calls turn and closes the contestant. It returns the error of turn
+// together with the error of the relay.
 func (s *seat) with(ctx context.Context, dsn string, conns int, turn func(b *booth) (result.Values, error)) (result.Values, error) {
 	b, err := openBooth(ctx, s.Contestant, dsn, conns)
 	if err != nil {
@@ -55,7 +56,8 @@ func (s *seat) with(ctx context.Context, dsn string, conns int, turn func(b *boo
 	return values, err
 }
 
-// cost measures what an order of a single client costs apart from time. No relay runs.
+// cost measures what an order costs apart from time: round trips, commits and WAL. A single client
+// places the orders, and no relay runs.
 func (s *seat) cost(ctx context.Context) (result.Values, error) {
 	proxy, err := pgproxy.New(s.dsn)
 	if err != nil {
@@ -70,8 +72,8 @@ func (s *seat) cost(ctx context.Context) (result.Values, error) {
 	})
 }
 
-// save measures what a message costs the transaction that adds it. There is one client and no
-// relay.
+// save measures how long it takes to save an order with its message. A single client places the
+// orders, and no relay runs.
 func (s *seat) save(ctx context.Context) (result.Values, error) {
 	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
 		if _, err := b.load(ctx, 1, out.Customers, runner.Limit{Calls: s.warm}); err != nil {
@@ -90,7 +92,7 @@ func (s *seat) save(ctx context.Context) (result.Values, error) {
 	})
 }
 
-// through measures the throughput from the order to the publication. Several clients and a relay
+// through measures how many orders per second are saved and published. Several clients and a relay
 // run in one process until all messages are published.
 func (s *seat) through(ctx context.Context) (result.Values, error) {
 	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {

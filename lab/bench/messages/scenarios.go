@@ -9,18 +9,18 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// Modules are the modules whose versions the report names.
+// Modules lists the Go modules whose versions are stored with the results.
 var Modules = []string{
 	"github.com/jackc/pgx/v5", "github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-sql/v4",
 }
 
-// plan is the size of the measurement.
+// plan contains the sizes and durations of the measurements.
 type plan struct {
 	server runner.Spec
 	ops    int // number of orders in the cost scenario
 	rounds int
 	turn   time.Duration
-	warm   int // orders of each client before a turn
+	warm   int // number of orders of each client, or of messages of each worker, before a turn is measured
 	batch  int // maximum number of messages in a batch
 	kill   kill
 }
@@ -28,7 +28,7 @@ type plan struct {
 const (
 	poolSize  = 20
 	clients   = 8
-	customers = 20 // few, so that two orders of one customer are often in progress
+	customers = 20 // few customers, so that two orders of a customer are often in progress
 )
 
 func planOf(quick bool) plan {
@@ -44,7 +44,8 @@ func planOf(quick bool) plan {
 	return p
 }
 
-// Scenarios returns the scenarios of the suite. The figures of a quick run are not meaningful.
+// Scenarios returns the scenarios of the suite "messages". If quick is true, the scenarios are so
+// short that their figures are not meaningful.
 func Scenarios(quick bool, _ uint64) []runner.Scenario {
 	p := planOf(quick)
 	scenarios := []runner.Scenario{

@@ -1,5 +1,5 @@
-// Package operations measures package operation and its alternatives. The operation reserves in
-// Postgres, charges at a bank, and confirms in Postgres.
+// Package operations measures package operation and its alternatives. Each operation reserves an
+// order in Postgres, charges it at a bank, and confirms it in Postgres.
 package operations
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// booth is a contestant that is ready to work on its database. It is opened for one turn and then
-// closed, so that no contestant polls during the turn of another.
+// booth is a contestant that is ready to work on its database. It is open only during one turn, so
+// that no contestant polls during the turn of another contestant.
 type booth struct {
 	runner.Cleanups
 	do contestant.Do
 }
 
-// openBooth opens a contestant with its own pool and a client of the bank at url.
+// openBooth opens the contestant c with its own pool and with a client of the bank at url.
 func openBooth(ctx context.Context, c contestant.Contestant, place contestant.Place, url string, conns int) (*booth, error) {
 	pool, err := runner.Pool(ctx, place.DSN, conns)
 	if err != nil {
@@ -37,8 +37,8 @@ func openBooth(ctx context.Context, c contestant.Contestant, place contestant.Pl
 	return b, nil
 }
 
-// load runs operations from several clients until the limit is reached. The key of an operation is a
-// random UUID.
+// load runs operations from several simultaneous clients until the limit is reached. The key of
+// each operation is a new UUID.
 func (b *booth) load(ctx context.Context, clients int, limit runner.Limit) (runner.Sample, error) {
 	return runner.Load(ctx, clients, limit, func(int) func(context.Context) error {
 		order := outbox.NewID()
@@ -59,8 +59,9 @@ func verify(ctx context.Context, dsn string, other *bank.Bank, want int) error {
 	return nil
 }
 
-// cost measures what an operation of a single client costs apart from time. Background work of the
-// contestant is included, above all polling.
+// cost measures what an operation costs apart from time: round trips, commits and WAL. A single
+// client runs the operations. The figures include background work of the contestant, above all
+// polling.
 func (p plan) cost(ctx context.Context, s *runner.Server, c contestant.Contestant) (result.Values, error) {
 	dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)
 	if err != nil {

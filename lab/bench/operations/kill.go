@@ -17,17 +17,20 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// kill describes how many processes run. One of them is killed while the bank charges.
+// kill describes a measurement in which several processes run operations, and one process is killed
+// while its calls to the bank are in progress.
 type kill struct {
-	workers, each int // number of processes, and of operations per process
-	// patience is the maximum duration of a call, for contestants that detect a dead process by a
-	// timeout. limit is how long the measurement waits for the contestant after the kill.
+	workers, each int // number of processes, and number of operations per process
+	// patience is the maximum duration of a call. Contestants that detect a dead process by a
+	// timeout use it as the timeout. limit is how long the measurement waits after the kill for the
+	// operations to end.
 	patience, limit time.Duration
 }
 
-// measure starts processes with operations in progress, waits until all of these are in their call,
-// and kills one process. The bank then answers the others within some seconds. It records when it
-// is called again for the operations of the dead process.
+// measure starts several processes that run operations of the contestant c. It waits until all
+// operations have called the bank, and kills one process. The bank then answers the calls of the
+// other processes within some seconds. The result contains the times at which the bank was called
+// again for operations of the dead process, and the numbers of confirmed and parked operations.
 func (k kill) measure(ctx context.Context, s *runner.Server, c contestant.Contestant) (result.Values, error) {
 	dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)
 	if err != nil {
@@ -94,7 +97,7 @@ func (k kill) measure(ctx context.Context, s *runner.Server, c contestant.Contes
 	return values, nil
 }
 
-// calledAgain waits until the bank was called again for all orders, but at most k.limit.
+// calledAgain waits until the bank was called again for each order in orders, for at most k.limit.
 func (k kill) calledAgain(ctx context.Context, other *bank.Bank, killed time.Time, orders []string) error {
 	waiting, cancel := context.WithTimeout(ctx, k.limit)
 	defer cancel()
@@ -107,8 +110,8 @@ func (k kill) calledAgain(ctx context.Context, other *bank.Bank, killed time.Tim
 	return errors.Join(err, ctx.Err())
 }
 
-// choose returns the process to kill and its orders. It takes the process whose number of
-// operations is nearest to k.each.
+// choose returns the number of the process to kill, and the orders of that process. It chooses the
+// process whose number of operations is nearest to k.each.
 func (k kill) choose(attempts map[string][]bank.Attempt) (victim int, orders []string) {
 	of := make([][]string, k.workers)
 	for order, all := range attempts {
@@ -124,8 +127,8 @@ func (k kill) choose(attempts map[string][]bank.Attempt) (victim int, orders []s
 	return victim, of[victim]
 }
 
-// since returns, for each order that was called again, the time from the kill to that call. The
-// result is sorted.
+// since returns, for each order for which the bank was called again, the time from the kill to that
+// call. The result is sorted.
 func since(killed time.Time, attempts map[string][]bank.Attempt, orders []string) (after []time.Duration) {
 	for _, order := range orders {
 		for _, a := range attempts[order] {
@@ -139,7 +142,7 @@ func since(killed time.Time, attempts map[string][]bank.Attempt, orders []string
 	return after
 }
 
-// settle waits until all orders are confirmed or parked, but at most k.limit.
+// settle waits until all orders are confirmed or parked, for at most k.limit.
 func (k kill) settle(ctx context.Context, dsn, parks string) (confirmed, parked int, err error) {
 	query := "select count(confirmed_at), (" + cmp.Or(parks, "select 0") + ") from orders"
 	for deadline := time.Now().Add(k.limit); ; {
@@ -164,11 +167,13 @@ type role struct {
 
 const workerKind = "operations"
 
-// Work runs this process as a worker if it was started as one. See runner.Work.
+// Work runs the worker and exits, if this process was started as a worker process of package
+// operations. Otherwise it returns at once. See runner.Work.
 func Work() { runner.Work(workerKind, work) }
 
-// work starts the operations of a worker process at the same time. Afterward the process continues
-// with the operations of others until it is killed.
+// work is the main function of a worker process. It starts all operations of the process at the
+// same time. When they have returned, the process keeps running until it is killed, so that its
+// contestant can resume the operations of other processes.
 func work(r role) error {
 	ctx := context.Background()
 	all := contestant.Resuming
@@ -195,8 +200,8 @@ func work(r role) error {
 	}
 }
 
-// inProgress waits until the bank has received the calls of all operations. It fails if a process
-// ends or after a minute.
+// inProgress waits until the bank has received the calls of all operations. It fails after a
+// minute, or if a process ends.
 func (k kill) inProgress(ctx context.Context, other *bank.Bank, processes []*child.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

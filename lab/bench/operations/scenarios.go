@@ -11,27 +11,28 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// Modules are the modules whose versions the report names.
+// Modules lists the Go modules whose versions are stored with the results.
 var Modules = []string{
 	"github.com/jackc/pgx/v5", "github.com/dbos-inc/dbos-transact-golang", "github.com/riverqueue/river",
 }
 
-// plan is the size of the measurement.
+// plan contains the sizes and durations of the measurements.
 type plan struct {
 	server  runner.Spec
 	ops     int // number of operations in the cost scenario
 	rounds  int
 	turn    time.Duration
-	clients int // number of clients when the bank is far away
+	clients int // number of clients in the scenario with a slow bank
 	kill    kill
 }
 
 const (
 	poolSize = 20
-	far      = 20 * time.Millisecond // answer time of a bank that is far away
+	far      = 20 * time.Millisecond // answer time of a slow bank, as if it were far away
 )
 
-// Scenarios returns the scenarios of the suite. The figures of a quick run are not meaningful.
+// Scenarios returns the scenarios of the suite "operations". If quick is true, the scenarios are so
+// short that their figures are not meaningful.
 func Scenarios(quick bool, _ uint64) []runner.Scenario {
 	p := plan{ops: 200, rounds: 4, turn: 900 * time.Millisecond, clients: 64, kill: kill{
 		workers: 10, each: 100, patience: 15 * time.Second, limit: 70 * time.Second,
@@ -59,7 +60,8 @@ func (p plan) each(name string, who []contestant.Contestant, measure func(contex
 	return sc
 }
 
-// cell returns a scenario with a number of clients and a bank that answers after delay.
+// cell returns a scenario that measures all contestants with the given number of clients and a bank
+// that answers after delay.
 func (p plan) cell(delay time.Duration, clients int) runner.Scenario {
 	name := "near"
 	if delay > 0 {
@@ -75,8 +77,7 @@ func (p plan) cell(delay time.Duration, clients int) runner.Scenario {
 	return sc
 }
 
-// take opens a contestant, measures it, closes it, and compares its orders with the books of the
-// bank.
+// take measures one turn of the contestant c and compares its orders with the charges of the bank.
 func (p plan) take(ctx context.Context, c contestant.Contestant, dsn string, delay time.Duration, clients int) (result.Values, error) {
 	if err := runner.Reset(ctx, dsn, "orders"); err != nil {
 		return nil, err
@@ -91,7 +92,8 @@ func (p plan) take(ctx context.Context, c contestant.Contestant, dsn string, del
 		return nil, err
 	}
 	defer b.Close()
-	// On each connection, PostgreSQL plans a statement anew for its first five executions.
+	// Warm up first, because on each connection PostgreSQL plans a prepared statement again at each
+	// of its first five executions.
 	warm, err := b.load(ctx, clients, runner.Limit{Time: 3 * p.turn / 2, Calls: (8*min(clients, poolSize) + 24) / clients})
 	if err != nil {
 		return nil, err

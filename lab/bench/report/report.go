@@ -1,4 +1,4 @@
-// Package report writes the page with the results, docs/benchmarks.md.
+// Package report writes the page with the results of the benchmark, docs/benchmarks.md.
 package report
 
 import (
@@ -19,7 +19,7 @@ import (
 //go:embed page.md.tmpl
 var page string
 
-// Write writes the page below a directory.
+// Write writes the page with the results r to the file benchmarks.md in the directory dir.
 func Write(dir string, r *result.Results) error {
 	text, err := render(r)
 	if err != nil {
@@ -57,8 +57,8 @@ func taken(run *result.Run) (string, error) {
 	return text + "; load " + run.Load + ".", nil
 }
 
-// table returns a Markdown table. A column is given as "heading | scenario | figure". The table has
-// a row for each contestant with a figure in at least one column.
+// table returns a Markdown table. Each element of columns has the form "heading|scenario|figure".
+// The table has a row for each contestant that has a figure in at least one column.
 func table(r *result.Results, columns []string) (string, error) {
 	type column struct {
 		*result.Scenario
@@ -98,7 +98,8 @@ func table(r *result.Results, columns []string) (string, error) {
 	return text, nil
 }
 
-// show formats a figure: a ratio with its spread, any other figure as its median.
+// show formats a figure. A ratio is shown as its median with minimum and maximum, and any other
+// figure as its median.
 func show(figure string, s result.Spread) string {
 	switch {
 	case len(s) == 0:

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Results are the last run of each suite.
+// Results contains the last run of each suite.
 type Results struct {
 	Runs []Run `json:"runs"`
 }
@@ -25,16 +25,16 @@ type Run struct {
 	Took      string     `json:"took"`
 	Machine   string     `json:"machine"`
 	Load      string     `json:"load"`             // load average of the machine before the run
-	Commit    string     `json:"commit,omitempty"` // of this repository
+	Commit    string     `json:"commit,omitempty"` // commit of this repository that was measured
 	Versions  string     `json:"versions"`
 	Servers   []string   `json:"servers"`
 	Scenarios []Scenario `json:"scenarios,omitempty"`
 }
 
-// Scenario is a scenario with an entry for each contestant.
+// Scenario contains the results of one scenario, with an entry for each contestant.
 type Scenario struct {
 	Name    string  `json:"name"`
-	Base    string  `json:"base"` // figures with the suffix /base are ratios to it
+	Base    string  `json:"base"` // the contestant to which figures with the suffix /base are ratios
 	Entries []Entry `json:"entries,omitempty"`
 }
 
@@ -45,11 +45,12 @@ type Entry struct {
 	Error   string  `json:"error,omitempty"`
 }
 
-// Values are the figures of one turn.
+// Values contains the figures of one turn by name.
 type Values map[string]float64
 
-// Figures are the figures of a scenario by name. A name with the suffix "/base" is the ratio of
-// this contestant to the base of the scenario. Ratios are computed round by round.
+// Figures contains the figures of a contestant in a scenario by name. A figure whose name has the
+// suffix "/base" is the ratio of this contestant to the base of the scenario. The ratio is computed
+// for each round.
 type Figures map[string]Spread
 
 // Spread is a single value, or the median, minimum and maximum of several values.
@@ -72,8 +73,8 @@ func SpreadOf(values []float64) Spread {
 	return Spread{rounded(median), rounded(sorted[0]), rounded(sorted[len(sorted)-1])}
 }
 
-// Ratios divides the values of two contestants round by round. A machine that becomes slower
-// affects both values of a round.
+// Ratios divides the values of two contestants, round by round. If the machine becomes slower, both
+// values of a round change and the ratio does not.
 func Ratios(of, to []float64) (ratios []float64) {
 	for i := range min(len(of), len(to)) {
 		ratios = append(ratios, of[i]/to[i])
@@ -81,8 +82,8 @@ func Ratios(of, to []float64) (ratios []float64) {
 	return ratios
 }
 
-// rounded rounds a value for the file: to five decimals below 10, to two below 1,000, and to an
-// integer from there on.
+// rounded rounds a value for the results file: to five decimals below 10, to two decimals below
+// 1,000, and to an integer from 1,000 on.
 func rounded(value float64) float64 {
 	scale := 1.0
 	switch size := math.Abs(value); {
@@ -94,7 +95,7 @@ func rounded(value float64) float64 {
 	return math.Round(value*scale) / scale
 }
 
-// Summary returns the figures in one line.
+// Summary returns the figures of the entry, without the ratios, in one line.
 func (e Entry) Summary() string {
 	if e.Error != "" {
 		return "FAILED: " + e.Error
@@ -143,7 +144,7 @@ func (s *Scenario) Figure(contestant, figure string) Spread {
 	return nil
 }
 
-// Put adds a run and replaces the earlier run of its suite.
+// Put adds a run. It replaces the earlier run of the same suite, if there is one.
 func (r *Results) Put(run Run) {
 	if earlier := r.Run(run.Suite); earlier != nil {
 		*earlier = run
@@ -152,7 +153,7 @@ func (r *Results) Put(run Run) {
 	r.Runs = append(r.Runs, run)
 }
 
-// Read reads a file of results. A missing file has no results.
+// Read reads the results from a file. If the file does not exist, Read returns empty results.
 func Read(path string) (*Results, error) {
 	var r Results
 	text, err := os.ReadFile(path)
@@ -165,7 +166,8 @@ func Read(path string) (*Results, error) {
 	return &r, err
 }
 
-// Write writes the results with one entry per line, so that a diff of two runs is readable.
+// Write writes the results to a file, with one entry per line, so that a diff of two runs is
+// readable.
 func (r *Results) Write(path string) error {
 	text, err := json.Marshal(r)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Processor is the processor time that this process and the sessions of a database have used. The
-// kernel usually charges the transport of a message over the loopback interface to its sender.
+// Processor contains the processor times that this process (Client) and the sessions of a database
+// (Server) have used. The kernel usually counts the transport of a message over the loopback
+// interface as time of its sender.
 type Processor struct{ Client, Server time.Duration }
 
 // ErrNoClock means that the kernel does not report the processor time of other processes with
@@ -23,7 +24,7 @@ type Processor struct{ Client, Server time.Duration }
 var ErrNoClock = errors.New("no /proc with schedstat: the processor time of a server can be read on Linux only")
 
 // Processor reads the processor time of this process and of the sessions of a database on the
-// server. It returns ErrNoClock where /proc/PID/schedstat is missing.
+// server. It returns ErrNoClock if the kernel does not provide /proc/PID/schedstat.
 func (s *Server) Processor(ctx context.Context, database string) (p Processor, err error) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -43,7 +44,7 @@ func (s *Server) Processor(ctx context.Context, database string) (p Processor, e
 	}
 	for _, pid := range pids {
 		used, err := onProcessor(pid)
-		if errors.Is(err, fs.ErrNotExist) { // the session has ended since the query
+		if errors.Is(err, fs.ErrNotExist) { // the session ended after the query on pg_stat_activity
 			continue
 		}
 		if err != nil {
@@ -54,7 +55,7 @@ func (s *Server) Processor(ctx context.Context, database string) (p Processor, e
 	return p, nil
 }
 
-// onProcessor returns the processor time of a single-threaded process.
+// onProcessor returns the processor time of the process pid, which must have a single thread.
 func onProcessor(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
 	if err != nil {

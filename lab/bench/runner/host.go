@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/result"
 )
 
-// NewRun describes a run of a suite that begins now on this machine. It includes the versions of
-// the given modules.
+// NewRun returns the description of a run of a suite that begins now on this machine. The
+// description includes the versions of the given modules.
 func NewRun(suite string, modules ...string) result.Run {
 	return result.Run{
 		Suite: suite, Taken: time.Now().UTC().Truncate(time.Second), Versions: versions(modules), Load: find("/proc/loadavg", `^(\S+)`),
@@ -38,13 +38,15 @@ func versions(modules []string) string {
 	return strings.Join(all, ", ")
 }
 
-// output returns the output of a command, or "" if the command fails.
+// output runs a command and returns what it prints, without white space around it. It ignores a
+// failure of the command.
 func output(name string, args ...string) string {
 	out, _ := exec.Command(name, args...).Output()
 	return strings.TrimSpace(string(out))
 }
 
-// find returns the first match of the pattern's group in a file, or "" if there is none.
+// find returns the text that the group in pattern matches in a file. It returns "" if pattern
+// matches nowhere.
 func find(path, pattern string) string {
 	text, _ := os.ReadFile(path)
 	if match := regexp.MustCompile(`(?m)` + pattern).FindSubmatch(text); match != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/idem-go/idem/lab/bench/result"
 )
 
-// Sample is the result of one Load.
+// Sample is the result of one call of Load.
 type Sample struct {
 	Latencies []time.Duration // sorted
 	Elapsed   time.Duration
 }
 
-// Limit ends a Load: after a time, after a number of calls of each client, or when Done is closed.
-// Zero fields do not limit.
+// Limit says when a Load ends: after a time, after a number of calls of each client, or when Done
+// is closed. A zero field is no limit.
 type Limit struct {
 	Time  time.Duration
 	Calls int
@@ -33,9 +33,9 @@ func (l Limit) reached(calls int, elapsed time.Duration) bool {
 	}
 }
 
-// Load runs clients that make calls at the same time, until the limit is reached or a call fails.
-// next prepares a call and returns the function that makes it. Only the time of that function is
-// measured. Load returns the first error.
+// Load runs simultaneous clients that make calls until the limit is reached or a call fails. Load
+// calls next(client), which prepares a call and returns a function that makes the call. Load
+// measures only the time of the returned function. It returns the first error of a call.
 func Load(ctx context.Context, clients int, limit Limit, next func(client int) func(context.Context) error) (Sample, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -66,13 +66,15 @@ func Load(ctx context.Context, clients int, limit Limit, next func(client int) f
 	return sample, context.Cause(ctx)
 }
 
-// PerSecond returns the throughput.
+// PerSecond returns the number of calls per second.
 func (s Sample) PerSecond() float64 { return float64(len(s.Latencies)) / s.Elapsed.Seconds() }
 
-// P returns the q-th quantile of the latencies in microseconds, NaN if there are none.
+// P returns the quantile q of the latencies in microseconds, for example the median for q = 0.5. It
+// returns NaN if there are no latencies.
 func (s Sample) P(q float64) float64 { return Micros(s.Latencies, q) }
 
-// Micros returns the q-th quantile of sorted durations in microseconds, NaN if there are none.
+// Micros returns the quantile q of sorted durations in microseconds, for example the median for q =
+// 0.5. It returns NaN if there are no durations.
 func Micros(sorted []time.Duration, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
@@ -80,7 +82,7 @@ func Micros(sorted []time.Duration, q float64) float64 {
 	return float64(sorted[int(math.Round(q*float64(len(sorted)-1)))]) / 1e3
 }
 
-// Values returns the figures that are compared round by round.
+// Values returns the figures of a turn: the median latency and the throughput.
 func (s Sample) Values() result.Values {
 	return result.Values{"p50_us": s.P(0.5), "per_s": s.PerSecond()}
 }

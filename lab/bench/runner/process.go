@@ -10,11 +10,12 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// workerRole is the environment variable that turns this program into a worker process.
+// workerRole is the environment variable that makes this program run as a worker process.
 const workerRole = "IDEM_BENCH_WORKER"
 
-// Again starts this program again as a worker process that may be killed. The worker calls the
-// function that Work received for kind, with role. It ends when this process ends.
+// Again starts this program again as a worker process that may be killed. In the worker process,
+// the call of Work with the same kind runs its function with role. The worker process ends when
+// this process ends.
 func Again(kind string, role any) (*child.Process, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -30,8 +31,8 @@ func Again(kind string, role any) (*child.Process, error) {
 	return child.Start(cmd, syscall.SIGKILL)
 }
 
-// Work returns at once unless Again has started this process for kind. Otherwise it runs work and
-// exits the process. main and TestMain must call Work before anything else.
+// Work runs the function work and exits the process, if Again has started this process for kind. In
+// any other process, Work returns at once. main and TestMain must call Work before anything else.
 func Work[R any](kind string, work func(role R) error) {
 	var role R
 	value, text := os.Getenv(workerRole), ""

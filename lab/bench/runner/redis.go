@@ -18,14 +18,14 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// redisServer is a Redis process whose log is on the same disk as Postgres.
+// redisServer is a Redis process. Its log is on the same disk as the data of Postgres.
 type redisServer struct {
 	process *child.Process
 	address string
 }
 
-// Redis returns the address of a Redis server with the given value of appendfsync. It starts the
-// server on the first call.
+// Redis returns the address of a Redis server with the given value of the setting appendfsync. The
+// first call for a value starts the server.
 func (s *Server) Redis(ctx context.Context, fsync string) (address string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *Server) Redis(ctx context.Context, fsync string) (address string, err e
 	}
 	cmd := exec.Command(program, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", data, "--daemonize", "no", "--save", "",
 		"--appendonly", "yes", "--appendfsync", fsync)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // keep the signals of the terminal away
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the server then gets no signals from the terminal
 	process, err := child.Start(cmd, syscall.SIGKILL)
 	if err != nil {
 		return "", err
@@ -60,7 +60,7 @@ func (s *Server) Redis(ctx context.Context, fsync string) (address string, err e
 	return address, nil
 }
 
-// awaitRedis waits until the server answers.
+// awaitRedis waits until the server answers, for at most ten seconds.
 func awaitRedis(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

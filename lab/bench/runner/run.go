@@ -16,18 +16,18 @@ import (
 	"github.com/idem-go/idem/lab/optional"
 )
 
-// Runner measures scenarios.
+// Runner measures scenarios. Its fields select the scenarios and contestants.
 type Runner struct {
-	Only *regexp.Regexp // matches the names of the scenarios to run; nil means all
-	Who  *regexp.Regexp // matches the names of the contestants beside the base; nil means all
+	Only *regexp.Regexp // matches the names of the scenarios to run; nil means all scenarios
+	Who  *regexp.Regexp // matches the names of the contestants to run besides the base; nil means all contestants
 	Seed uint64         // seed for the order of turns
-	Data string         // existing directory on the measured disk; "" means the temporary directory
+	Data string         // existing directory for the servers' data, on the measured disk; "" means the temporary directory
 	Say  func(format string, args ...any)
 }
 
-// Run measures the wanted scenarios and adds the results to run. It leaves out a contestant that
-// needs a missing program. If a contestant fails in another way, Run continues with the others and
-// returns the error at the end.
+// Run measures the scenarios that r.Only and r.Who select, and adds the results to run. A
+// contestant that needs a program which is not installed is no error. If a contestant fails for
+// another reason, Run continues with the others and returns the error at the end.
 //
 // Consecutive scenarios with the same Spec share a server.
 func (r *Runner) Run(ctx context.Context, run *result.Run, scenarios []Scenario) (err error) {
@@ -61,7 +61,7 @@ func (r *Runner) Run(ctx context.Context, run *result.Run, scenarios []Scenario)
 	return err
 }
 
-// wanted returns the scenarios that Only selects, with the contestants that Who selects.
+// wanted returns the scenarios that r.Only selects, with the contestants that r.Who selects.
 func (r *Runner) wanted(all []Scenario) (wanted []Scenario) {
 	for _, sc := range all {
 		if r.Only != nil && !r.Only.MatchString(sc.Name) {
@@ -78,7 +78,7 @@ func (r *Runner) wanted(all []Scenario) (wanted []Scenario) {
 	return wanted
 }
 
-// seat is a contestant while a scenario is measured.
+// seat is the state of a contestant while a scenario is measured.
 type seat struct {
 	Contestant
 	open   Seat
@@ -86,9 +86,9 @@ type seat struct {
 	err    error
 }
 
-// Measure gives each contestant one turn in each round, in a random order. A disturbance of the
-// machine that lasts some seconds therefore affects all contestants. A contestant that fails gets
-// no more turns.
+// Measure lets each contestant take one turn in each round, in a random order. A short disturbance
+// of the machine therefore affects all contestants alike. A contestant that fails gets no more
+// turns.
 func (r *Runner) Measure(ctx context.Context, s *Server, sc Scenario) (result.Scenario, error) {
 	seats := make([]*seat, len(sc.Contestants))
 	for i, c := range sc.Contestants {
@@ -121,7 +121,7 @@ func (r *Runner) Measure(ctx context.Context, s *Server, sc Scenario) (result.Sc
 	return measured, failed
 }
 
-// take measures one turn.
+// take measures one turn of the contestant and stores its values. After an error it does nothing.
 func (s *seat) take(ctx context.Context) {
 	if s.err != nil || ctx.Err() != nil {
 		return
@@ -137,7 +137,7 @@ func (s *seat) take(ctx context.Context) {
 	s.err = err
 }
 
-// entry finishes and closes the seat, and returns its figures.
+// entry calls Finish and Close of the contestant and returns its figures, or its error.
 func (s *seat) entry(ctx context.Context, sc Scenario, all []*seat) result.Entry {
 	e := result.Entry{Name: s.Name, Figures: result.Figures{}}
 	if s.err == nil {
@@ -152,9 +152,9 @@ func (s *seat) entry(ctx context.Context, sc Scenario, all []*seat) result.Entry
 	return e
 }
 
-// figures returns the median and the spread of each value. In scenarios with rounds it adds the
-// ratio of this contestant to the base ("/base"). Ratios are computed for each round, so that a
-// slower machine does not change them.
+// figures returns the median, minimum and maximum of each value. In scenarios with rounds, it adds
+// the ratio of each value to the value of the base ("/base"). Ratios are computed for each round,
+// so that a change in the speed of the machine does not affect them.
 func (s *seat) figures(ctx context.Context, sc Scenario, all []*seat) (result.Figures, error) {
 	figures := result.Figures{}
 	for name, values := range s.rounds {
@@ -177,7 +177,8 @@ func (s *seat) figures(ctx context.Context, sc Scenario, all []*seat) (result.Fi
 	return figures, err
 }
 
-// SeedOf returns a seed for a name. The seed does not depend on which other scenarios are measured.
+// SeedOf derives a seed from seed and a name, such as the name of a scenario. The result does not
+// depend on which other scenarios are measured.
 func SeedOf(seed uint64, name string) uint64 {
 	hash := fnv.New64a()
 	fmt.Fprintf(hash, "%d %s", seed, name)

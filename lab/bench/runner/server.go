@@ -23,14 +23,14 @@ import (
 
 // Spec describes the server that a scenario needs.
 type Spec struct {
-	Load     bool // load millions of records without writing them to the WAL
-	Volatile bool // fsync=off: for test runs whose figures are not used
+	Load     bool // wal_level=minimal: the scenario loads millions of records without writing WAL
+	Volatile bool // fsync=off: only for test runs whose figures are not used
 }
 
-// settings returns the settings that differ from PostgreSQL's defaults. Unless the server is
-// volatile, everything that makes a commit durable keeps its default, above all fsync,
-// synchronous_commit and full_page_writes. Checkpoints and autovacuum are avoided: they would slow
-// down the turn of one contestant and not the others.
+// settings returns the settings that differ from PostgreSQL's defaults. Everything that makes a
+// commit durable keeps its default, above all fsync, synchronous_commit and full_page_writes. Only
+// Volatile turns fsync off. Checkpoints are rare and autovacuum is off, because they would slow
+// down the turn of one contestant and not the turns of others.
 func (s Spec) settings() []string {
 	settings := []string{
 		fmt.Sprintf("shared_buffers=%dMB", min(max(memoryMB()/4, 128), 8192)), "max_connections=800", "max_wal_size=16GB",
@@ -49,7 +49,7 @@ func (s Spec) settings() []string {
 type Server struct {
 	*pgserver.Server
 	Spec      Spec
-	Admin     *pgxpool.Pool // connections to a database that no contestant uses
+	Admin     *pgxpool.Pool // a pool on a database that no contestant uses
 	Described string
 
 	dir       string
@@ -58,8 +58,8 @@ type Server struct {
 	redis     map[string]redisServer
 }
 
-// StartServer starts a server with its data in a new directory below dir. An empty dir means the
-// temporary directory.
+// StartServer starts a Postgres server with its data in a new directory inside dir. If dir is
+// empty, the new directory is inside the temporary directory.
 func StartServer(ctx context.Context, dir string, spec Spec) (*Server, error) {
 	own, err := os.MkdirTemp(dir, "idem-bench-")
 	if err != nil {
@@ -74,7 +74,7 @@ func StartServer(ctx context.Context, dir string, spec Spec) (*Server, error) {
 
 // start starts the server and measures how long a COMMIT waits for the disk.
 func (s *Server) start(ctx context.Context) (err error) {
-	if err := os.Chmod(s.dir, 0o755); err != nil { // another user runs the server
+	if err := os.Chmod(s.dir, 0o755); err != nil { // because another user may run the server
 		return err
 	}
 	if s.Server, err = pgserver.Start(ctx, pgserver.Options{Dir: s.dir, Settings: s.Spec.settings()}); err != nil {
@@ -92,7 +92,8 @@ func (s *Server) start(ctx context.Context) (err error) {
 		return err
 	}
 	s.Described = fmt.Sprintf("PostgreSQL %s, `%s`; a COMMIT waits %v for the disk", version, strings.Join(s.Spec.settings(), "` `"), flush.Round(time.Microsecond))
-	// Logged counts commits with this extension. Without it, the number of commits stays unknown.
+	// The method Logged counts commits with this extension. Without the extension, the number of
+	// commits is unknown.
 	_, _ = s.Admin.Exec(ctx, "create extension if not exists pg_walinspect")
 	return nil
 }
@@ -111,8 +112,8 @@ func (s *Server) Close() (err error) {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
-// Database creates a database with a schema, calls prepare unless it is nil, and returns the
-// connection string.
+// Database creates a database, executes the SQL in schema on it, and returns its connection string.
+// If prepare is not nil, Database also calls prepare.
 func (s *Server) Database(ctx context.Context, schema string, prepare func(ctx context.Context, dsn string) error) (dsn string, err error) {
 	name := fmt.Sprintf("bench_%d", s.databases.Add(1))
 	if _, err := s.Admin.Exec(ctx, "create database "+name); err != nil {
@@ -125,8 +126,8 @@ func (s *Server) Database(ctx context.Context, schema string, prepare func(ctx c
 	return dsn, prepare(ctx, dsn)
 }
 
-// Flush measures how long a COMMIT waits for the disk. It returns the difference of two medians: of
-// commits with and without synchronous_commit.
+// Flush measures how long a COMMIT waits for the disk. It returns the median time of an INSERT with
+// synchronous_commit, minus the median time without.
 func (s *Server) Flush(ctx context.Context) (time.Duration, error) {
 	conn, err := pgx.Connect(ctx, s.DSN())
 	if err != nil {
@@ -155,8 +156,8 @@ func (s *Server) Flush(ctx context.Context) (time.Duration, error) {
 	return median["on"] - median["off"], nil
 }
 
-// Logged calls work and returns the number of commits and bytes that the server writes to the WAL
-// meanwhile. commits is negative if the number is unknown.
+// Logged calls work and returns how many commits and bytes the server has written to the WAL during
+// this call. commits is negative if the number is unknown.
 func (s *Server) Logged(ctx context.Context, work func() error) (commits, bytes float64, err error) {
 	var begin, end string
 	if err := s.Admin.QueryRow(ctx, "select pg_current_wal_insert_lsn()::text").Scan(&begin); err != nil {
@@ -170,7 +171,8 @@ func (s *Server) Logged(ctx context.Context, work func() error) (commits, bytes 
 	if err != nil {
 		return 0, 0, err
 	}
-	// Only flushed WAL can be read. This commit flushes it.
+	// pg_get_wal_records_info can read only WAL that has been flushed to disk. This commit flushes
+	// the WAL.
 	if _, err := s.Admin.Exec(ctx, "insert into flushed values (1)"); err != nil {
 		return 0, 0, err
 	}
@@ -182,9 +184,10 @@ func (s *Server) Logged(ctx context.Context, work func() error) (commits, bytes 
 	return commits, bytes, nil
 }
 
-// Cost returns the round trips, commits and WAL bytes of one piece of work. work(n) does n pieces.
-// Before it measures, Cost runs the SQL touch and warm pieces, because the first write to a page
-// after a checkpoint logs the whole page.
+// Cost returns the round trips, commits and WAL bytes per unit of work. work(n) does n units.
+// Before it measures, Cost makes a checkpoint, executes the SQL in touch and does warm units. These
+// writes are not measured, because the first write to a page after a checkpoint logs the whole
+// page.
 func (s *Server) Cost(ctx context.Context, proxy *pgproxy.Proxy, touch string, warm, n int, work func(n int) error) (result.Values, error) {
 	if err := work(warm); err != nil {
 		return nil, err
@@ -209,7 +212,7 @@ func (s *Server) Cost(ctx context.Context, proxy *pgproxy.Proxy, touch string, w
 	return result.Values{"trips": each(float64(trips)), "commits": each(commits), "wal": each(bytes)}, err
 }
 
-// Execute runs statements on a new connection.
+// Execute runs the statements in sql on a new connection.
 func Execute(ctx context.Context, dsn, sql string) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -220,7 +223,8 @@ func Execute(ctx context.Context, dsn, sql string) error {
 	return err
 }
 
-// Reset empties tables of a contestant and vacuums its database, so that all turns begin alike.
+// Reset truncates the given tables, a comma-separated list, and vacuums the database, so that every
+// turn begins with the same state.
 func Reset(ctx context.Context, dsn, tables string) error {
 	if err := Execute(ctx, dsn, "truncate "+tables); err != nil {
 		return err
@@ -238,9 +242,9 @@ func Scan(ctx context.Context, dsn, query string, into ...any) error {
 	return conn.QueryRow(ctx, query).Scan(into...)
 }
 
-// Pool opens a pool. The pools of all contestants have the same settings. They do not ping idle
-// connections: a contestant would otherwise pay for a ping after each turn of the others that takes
-// more than a second.
+// Pool opens a pool with the settings that all contestants share. The pool does not ping idle
+// connections. Otherwise a contestant would need an additional ping whenever the other contestants
+// took more than a second.
 func Pool(ctx context.Context, dsn string, conns int) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {

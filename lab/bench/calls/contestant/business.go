@@ -2,17 +2,18 @@ package contestant
 
 import "strconv"
 
-// Statement is one statement of the business.
+// Statement is one SQL statement of the business: the work that an order needs, without any
+// protection against repetition.
 type Statement struct {
 	SQL  string
 	Args []any
 }
 
-// Business returns the statements of an order. Every row contains the key, without an index, so
-// that the effects can be counted.
+// Business returns the statements that store an order. Every row that they insert contains the key,
+// so that the benchmark can count the effects of each request. The key has no index.
 type Business func(key string) []Statement
 
-// Schema creates the tables of the business.
+// Schema creates the tables for orders, stock and ledger.
 const Schema = `
 create table orders (id bigint generated always as identity primary key, op uuid not null, customer int not null, total bigint not null);
 create table order_lines (id bigint generated always as identity primary key, op uuid not null, sku int not null, quantity int not null, price bigint not null);
@@ -27,12 +28,13 @@ const (
 	insertLedger = "insert into ledger (op, account, amount) values ($1, $2, $3)"
 )
 
-// OneInsert is the smallest possible write. It makes the overhead of a contestant most visible.
+// OneInsert is the smallest possible write. With this business, the overhead of a contestant is a
+// large part of the time.
 func OneInsert(key string) []Statement {
 	return []Statement{{insertOrder, []any{key, 7, 4900}}}
 }
 
-// Realistic is an order with two lines, a stock update and a ledger entry.
+// Realistic returns the statements for an order with two lines, a stock update and a ledger entry.
 func Realistic(key string) []Statement {
 	sku := skuOf(key)
 	return []Statement{
@@ -44,7 +46,8 @@ func Realistic(key string) []Statement {
 	}
 }
 
-// skuOf distributes the orders over the stock, so that they rarely wait for each other's row locks.
+// skuOf returns the article of an order. It distributes the orders over all articles, so that they
+// rarely wait for each other's row locks.
 func skuOf(key string) int {
 	n, _ := strconv.ParseUint(key[:8], 16, 32)
 	return int(n % 1000)

@@ -10,14 +10,14 @@ import (
 	"github.com/dbos-inc/dbos-transact-golang/dbos"
 )
 
-// DBOS runs a workflow of DBOS Transact. The workflow id is the key, and the only step,
-// RunAsTransaction, does the business. The system database is the application's database over the
-// same pool, the arrangement with the fewest commits.
+// DBOS runs a workflow of DBOS Transact. The workflow id is the key. The only step,
+// RunAsTransaction, executes the statements of the business. DBOS keeps its system tables in the
+// application's database and uses the same pool. This arrangement needs the fewest commits.
 //
 // The result of the step is committed together with the effect. The start of the workflow and its
-// outcome are separate commits. After a crash, an executor of the same version must recover the
-// workflow, and duplicates wait until then. DBOS does not compare the inputs of two calls with the
-// same id.
+// outcome are separate commits. After a crash, an executor of the same application version must
+// recover the workflow, and duplicates wait until then. DBOS does not compare the inputs of two
+// calls with the same id.
 var DBOS = Contestant{
 	Name: "DBOS Transact", Listens: true, Tables: []string{"dbos.workflow_status", "dbos.operation_outputs"}, Open: openDBOS,
 }
@@ -42,17 +42,17 @@ func openDBOS(ctx context.Context, place Place) (Do, error) {
 type dbosRunner struct {
 	instance dbos.Context
 	source   *dbos.DataSource
-	pending  sync.Map // *dbosCall by key
+	pending  sync.Map // calls in progress (*dbosCall) by key
 }
 
-// dbosCall is a call whose workflow may run.
+// dbosCall is a call whose workflow may be in progress.
 type dbosCall struct {
 	Call
 	executed atomic.Bool
 }
 
-// order is the workflow. Its input must be serializable, so it is only the key. The call is looked
-// up by the key.
+// order is the workflow. The input of a workflow must be serializable, so the input is only the
+// key, and order looks up the call by the key.
 func (r *dbosRunner) order(ctx dbos.Context, key string) (string, error) {
 	pending, _ := r.pending.Load(key)
 	call := pending.(*dbosCall)
@@ -68,7 +68,8 @@ func (r *dbosRunner) order(ctx dbos.Context, key string) (string, error) {
 	})
 }
 
-// do stores the call for the workflow. The first caller whose workflow was executed removes it.
+// do stores the call, so that the workflow can look it up, and starts the workflow. The first
+// caller that gets the result of an executed workflow removes the call.
 func (r *dbosRunner) do(_ context.Context, call Call) (Answer, error) {
 	pending, _ := r.pending.LoadOrStore(call.Key, &dbosCall{Call: call})
 	handle, err := dbos.RunWorkflow(r.instance, r.order, call.Key, dbos.WithWorkflowID(call.Key))

@@ -9,7 +9,7 @@ import (
 )
 
 // Plain is a transaction with only the statements of the business. A repeated request is executed
-// again. Plain is the base of all first runs.
+// again. Plain is the base with which the first runs of all other contestants are compared.
 var Plain = Contestant{Name: "plain transaction", Repeats: true, Recordless: true, Open: pooled(plain)}
 
 func plain(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error) {
@@ -22,8 +22,8 @@ func plain(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error) {
 // of another. A repeated request is executed again.
 var Pipelined = Contestant{Name: "plain, pipelined", Repeats: true, Recordless: true, Open: pooled(pipelined)}
 
-// pipelined calls Hold before the batch, because it cannot pause between the statements and COMMIT.
-// No connection is in use at that time.
+// pipelined calls Hold before the batch, when it uses no connection. It cannot pause later, because
+// the statements and COMMIT are sent together.
 func pipelined(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error) {
 	call.hold()
 	batch := &pgx.Batch{}
@@ -33,15 +33,16 @@ func pipelined(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, erro
 	return Answer{Body: call.Body}, pool.SendBatch(ctx, batch).Close()
 }
 
-// queue adds the statements of the business to a batch.
+// queue adds the statements of the call's business to a batch.
 func (c Call) queue(batch *pgx.Batch) {
 	for _, s := range c.Business(c.Key) {
 		batch.Queue(s.SQL, s.Args...)
 	}
 }
 
-// Lookup reads a recorded response with a SELECT by primary key. It is the minimum cost of a replay
-// and the base of all replays. A first call records the response in the table of idem.
+// Lookup reads a recorded response with a SELECT by primary key. This is the minimum cost of a
+// replay. Lookup is the base with which the replays of all other contestants are compared. The
+// first call of a key records the response with idem.Do.
 var Lookup = Contestant{Name: "SELECT by primary key", Tables: Idem.Tables, Open: pooled(lookup)}
 
 func lookup(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error) {

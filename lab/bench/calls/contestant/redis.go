@@ -10,20 +10,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis contains the address of a Redis server and how to dial it.
+// Redis is the configuration of a client: the address of a Redis server and how to dial it.
 type Redis = *redis.Options
 
 // RedisAlways claims the key in Redis with SET NX, runs the plain transaction on Postgres, and
-// stores the response in Redis. Redis writes its log to disk before each answer.
+// stores the response in Redis. With appendfsync=always, Redis writes its log to disk before each
+// answer.
 //
-// Two systems cannot commit together. A crash in between leaves an effect without a response. The
-// key stays locked until its lease of 30 seconds ends, and then the request is executed again.
-// Duplicates are refused meanwhile. The payload is not compared.
+// Postgres and Redis cannot commit together. A crash after the commit leaves an effect without a
+// response. The key stays locked until its lease of 30 seconds ends, and then the request is
+// executed again. Duplicates are refused while the key is locked. The payload is not compared.
 var RedisAlways = Contestant{Name: "Redis SET NX, always", Open: openRedis("always")}
 
-// RedisEverySecond is RedisAlways with a Redis that writes its log to disk once a second, the
-// default. A crash of the machine loses the keys of that second, and their requests are executed
-// again.
+// RedisEverySecond works like RedisAlways, with a Redis that writes its log to disk once a second,
+// which is the default. A crash of the machine loses the keys of the last second, and their
+// requests are executed again.
 var RedisEverySecond = Contestant{Name: "Redis SET NX, everysec", Open: openRedis("everysec")}
 
 func openRedis(fsync string) func(context.Context, Place) (Do, error) {

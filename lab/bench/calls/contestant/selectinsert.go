@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// SelectInsert looks up the key and, if it is missing, does the business and inserts the key in one
-// transaction. The index is not unique. Many people write this first. It is atomic but wrong at
-// READ COMMITTED: two simultaneous calls both find no key. The benchmark counts how often that
-// happens.
+// SelectInsert looks up the key. If the key is missing, one transaction executes the business and
+// inserts the key. The index on the keys is not unique. Many people write this code first. It is
+// atomic but wrong at READ COMMITTED: two simultaneous calls can both find no key, and both
+// execute. The benchmark counts how often that happens.
 var SelectInsert = Contestant{
 	Name: "SELECT, then INSERT", Repeats: true, Tables: []string{"seen_keys"}, Open: pooled(selectInsert),
 	Schema: `create table seen_keys (key text not null, body bytea not null, created_at timestamptz not null default now());

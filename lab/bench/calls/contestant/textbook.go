@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Textbook is the correct pattern, written by hand. One transaction inserts the key, does the
-// business, and writes the response to the row of the key, one statement at a time. It is atomic,
-// leaves nothing locked after a crash, replays, and checks the payload, if the author forgets
-// nothing. A duplicate waits on the unique index and occupies a connection while it waits. The
-// caller must resolve a lost answer to COMMIT.
+// Textbook is the correct pattern, written by hand. One transaction inserts the key, executes the
+// business, and writes the response to the row of the key, one statement at a time. If the author
+// forgets nothing, the pattern is atomic, leaves nothing locked after a crash, replays responses,
+// and checks the payload. A duplicate waits on the unique index and occupies a connection while it
+// waits. If the answer to COMMIT is lost, the caller must find out whether the COMMIT happened.
 var Textbook = Contestant{
 	Name: "textbook, by hand", Tables: []string{"textbook_keys"}, Open: pooled(textbook),
 	Schema: `create table textbook_keys (
@@ -37,7 +37,7 @@ func textbook(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error
 			if answer, err = loadTextbook(ctx, tx, call); err != nil {
 				return err
 			}
-			return errReplay // roll back: there is nothing to commit
+			return errReplay // makes BeginFunc roll back, because there is nothing to commit
 		}
 		if err := call.Execute(ctx, tx); err != nil {
 			return err

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Server gives worker processes access to a Sink and a Source over a loopback connection. The
-// session of a Source ends with its connection.
+// Server gives worker processes access to a Sink and a Source over a loopback connection. Each
+// connection has its own session with the Source, which ends with the connection.
 type Server struct {
 	listener net.Listener
 	sink     *Sink
@@ -18,8 +18,8 @@ type Server struct {
 	confirm  time.Duration
 }
 
-// Serve starts a Server for a Sink, a Source or both. It answers each Publish after confirm, like a
-// broker that replicates its messages.
+// Serve starts a Server for a Sink, a Source or both. The Server delays the answer to each Publish
+// by the time confirm, as if the broker replicated its messages.
 func Serve(sink *Sink, source *Source, confirm time.Duration) (*Server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -33,7 +33,7 @@ func Serve(sink *Sink, source *Source, confirm time.Duration) (*Server, error) {
 // Addr returns the address of the server.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Close stops accepting connections. Open connections stay until their clients end.
+// Close stops accepting connections. It leaves open connections to their clients.
 func (s *Server) Close() error { return s.listener.Close() }
 
 func (s *Server) accept() {
@@ -54,13 +54,14 @@ func (s *Server) serve(conn net.Conn) {
 	}
 	server := rpc.NewServer()
 	if err := server.RegisterName("Broker", calls); err != nil {
-		panic(err) // the methods of Calls are fixed
+		panic(err) // cannot happen: the methods of Calls are valid RPC methods
 	}
 	server.ServeConn(conn)
 }
 
-// watched is a connection that closes its session as soon as a read fails. ServeConn would return
-// too late: it waits for calls in progress, and Fetch waits for messages.
+// watched is a connection that closes its session as soon as a read fails. Closing the session
+// after ServeConn would be too late, because ServeConn waits for calls in progress, and a Fetch may
+// wait for messages.
 type watched struct {
 	net.Conn
 	session *Session
@@ -74,7 +75,7 @@ func (w *watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Calls are the RPC methods of one connection.
+// Calls has the RPC methods that clients call over one connection.
 type Calls struct {
 	sink    *Sink
 	session *Session
@@ -88,7 +89,8 @@ func (c *Calls) Publish(ids []string, _ *struct{}) error {
 	return err
 }
 
-// Fetch calls Session.Fetch. An empty result means the end of the messages.
+// Fetch calls Session.Fetch. It returns an empty result instead of io.EOF, because net/rpc cannot
+// transmit this error value.
 func (c *Calls) Fetch(max int, all *[]Delivery) (err error) {
 	if *all, err = c.session.Fetch(context.Background(), max); errors.Is(err, io.EOF) {
 		return nil
@@ -96,12 +98,14 @@ func (c *Calls) Fetch(max int, all *[]Delivery) (err error) {
 	return err
 }
 
-// Settle calls Session.Settle with acknowledged and rejected deliveries.
+// Settle calls Session.Settle. tags[0] contains the acknowledged deliveries and tags[1] the
+// rejected deliveries.
 func (c *Calls) Settle(tags [2][]int64, _ *struct{}) error {
 	return c.session.Settle(context.Background(), tags[0], tags[1])
 }
 
-// Client is a Sink and a Session in another process.
+// Client gives a worker process the methods of the Sink and of a Session that are in the process of
+// the Server.
 type Client struct{ rpc *rpc.Client }
 
 // Dial connects to a Server.
@@ -132,7 +136,8 @@ func (c *Client) Settle(ctx context.Context, acked, rejected []int64) error {
 	return c.call(ctx, "Broker.Settle", [2][]int64{acked, rejected}, &struct{}{})
 }
 
-// call waits for the answer or the end of ctx. In the second case the call may still be executed.
+// call calls an RPC method and waits for the answer, or for the end of ctx. After the end of ctx,
+// the server may still execute the method.
 func (c *Client) call(ctx context.Context, method string, in, out any) error {
 	call := c.rpc.Go(method, in, out, make(chan *rpc.Call, 1))
 	select {
@@ -143,5 +148,5 @@ func (c *Client) call(ctx context.Context, method string, in, out any) error {
 	}
 }
 
-// Close closes the connection, which ends the session.
+// Close closes the connection, which also ends its session with the Source.
 func (c *Client) Close() { _ = c.rpc.Close() }

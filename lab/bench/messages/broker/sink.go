@@ -1,6 +1,6 @@
-// Package broker is the broker of all contestants: a Sink that counts the published messages, and a
-// Source that delivers some messages twice. Both are in memory. Worker processes reach them over a
-// loopback connection.
+// Package broker is the message broker of the benchmark. A Sink receives published messages. A
+// Source delivers messages, some of them twice. Both are in memory. Worker processes reach them
+// over a loopback connection.
 package broker
 
 import (
@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// board is a lock whose holder can announce a change.
+// board is a mutex with which a goroutine can also wake all goroutines that wait for a change.
 type board struct {
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced after a change
+	changed chan struct{} // closed, and replaced by a new channel, at each change
 }
 
 func newBoard() board { return board{changed: make(chan struct{})} }
 
-// signal announces a change. The caller holds the lock.
+// signal wakes all goroutines in await. The caller must have locked b.mu.
 func (b *board) signal() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// await waits until done returns true. It calls done with the lock.
+// await waits until done() returns true. It locks b.mu while it calls done.
 func (b *board) await(ctx context.Context, done func() bool) error {
 	for {
 		b.mu.Lock()
@@ -44,13 +44,13 @@ func (b *board) await(ctx context.Context, done func() bool) error {
 type Sink struct {
 	board
 	came  []string
-	first map[string]int // index in came
+	first map[string]int // index of the first arrival of a message in came
 }
 
 // NewSink returns an empty Sink.
 func NewSink() *Sink { return &Sink{board: newBoard(), first: map[string]int{}} }
 
-// Publish records messages by their ids, in this order.
+// Publish records that the messages with these ids arrived, in this order.
 func (s *Sink) Publish(_ context.Context, ids ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *Sink) Publish(_ context.Context, ids ...string) error {
 	return nil
 }
 
-// Distinct returns the number of distinct messages.
+// Distinct returns the number of distinct messages that have arrived.
 func (s *Sink) Distinct() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,8 +76,8 @@ func (s *Sink) Await(ctx context.Context, n int) error {
 	return s.await(ctx, func() bool { return len(s.first) >= n })
 }
 
-// AwaitOrRest waits until n distinct messages have arrived, or until no new one has arrived for
-// rest.
+// AwaitOrRest waits until n distinct messages have arrived, or until no new message has arrived
+// during the time rest.
 func (s *Sink) AwaitOrRest(ctx context.Context, n int, rest time.Duration) error {
 	for came := s.Distinct(); came < n; came = s.Distinct() {
 		resting, cancel := context.WithTimeout(ctx, rest)
@@ -90,24 +90,25 @@ func (s *Sink) AwaitOrRest(ctx context.Context, n int, rest time.Duration) error
 	return nil
 }
 
-// Expected is a message that must be published: the N-th message of its key.
+// Expected is a message that must be published. Among the messages with the key Key, it is the
+// message with the number N.
 type Expected struct {
 	ID  string
 	Key int
 	N   int64
 }
 
-// Account compares the published messages with the committed ones.
+// Account contains the differences between the committed and the published messages.
 type Account struct {
 	Committed int // committed messages
-	Lost      int // committed and not published
-	Phantoms  int // published and not committed
-	Twice     int // published more than once
-	Inverted  int // first published after a later message of the key
+	Lost      int // messages of committed orders that were not published
+	Phantoms  int // published messages whose order was not committed
+	Twice     int // messages that were published more than once
+	Inverted  int // messages that first arrived after a later message with the same key
 }
 
-// Audit compares the published messages with the committed ones. committed must be sorted by key
-// and number.
+// Audit compares the published messages with the number of messages of committed orders. committed
+// must be sorted by key and number.
 func (s *Sink) Audit(committed []Expected) Account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +117,8 @@ func (s *Sink) Audit(committed []Expected) Account {
 	for _, id := range s.came {
 		times[id]++
 	}
-	// The loop goes backward through the messages of a key. earliest is the first arrival of any
-	// later message of the key.
+	// The loop goes backward through the messages of each key. earliest is the first arrival among
+	// the later messages of the key.
 	earliest, key := len(s.came), -1
 	for i := len(committed) - 1; i >= 0; i-- {
 		message := committed[i]

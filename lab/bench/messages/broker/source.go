@@ -13,19 +13,20 @@ import (
 
 // Delivery is one delivery of a message.
 type Delivery struct {
-	Tag        int64 // identifies this delivery
+	Tag        int64 // a number that identifies this delivery
 	ID         string
 	Payload    []byte
 	Deliveries int // number of deliveries of the message so far
 }
 
-// late is the number of messages between a message and its late redelivery.
+// late is the number of new messages that come between a message and its late redelivery.
 const late = 1000
 
-// Source delivers messages at least once. Of 20 messages, one is delivered twice in a row, as if
-// its producer had sent it twice, so that both deliveries may be in progress at once. Another
-// message is redelivered 1,000 messages later, although it was acknowledged. The source also
-// redelivers the messages of a session that were rejected, or not acknowledged before its end.
+// Source delivers each message at least once. Of 20 messages, one message is delivered twice in a
+// row, as if its producer had sent it twice. Both deliveries may be in progress at the same time.
+// Another of the 20 messages is delivered again 1,000 messages later, even if it was acknowledged.
+// The source also redelivers messages that a session rejected, or did not acknowledge before the
+// end of the session.
 type Source struct {
 	payload []byte
 	limit   int
@@ -33,8 +34,8 @@ type Source struct {
 
 	board
 	made    []string   // ids of all messages
-	twins   []twin     // late redeliveries
-	ready   []Delivery // deliveries that come before new messages
+	twins   []twin     // messages to be delivered again later, although they may be acknowledged
+	ready   []Delivery // deliveries that are due before any new message
 	unacked map[int64]held
 	acked   int
 	tag     int64
@@ -50,8 +51,8 @@ type held struct {
 	by *Session
 }
 
-// NewSource returns a source of at most that many messages. If during is not zero, it makes no new
-// messages after that time.
+// NewSource returns a source of at most the given number of messages. If during is not zero, the
+// source generates new messages only during that time.
 func NewSource(messages int, during time.Duration) *Source {
 	s := &Source{limit: messages, board: newBoard(), unacked: map[int64]held{}}
 	s.payload = make([]byte, 200)
@@ -64,7 +65,7 @@ func NewSource(messages int, during time.Duration) *Source {
 	return s
 }
 
-// Made returns the number of messages.
+// Made returns the number of distinct messages so far.
 func (s *Source) Made() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +79,8 @@ func (s *Source) Acked() int {
 	return s.acked
 }
 
-// Left returns the number of deliveries that are pending or not acknowledged, plus one if the
-// source can make new messages.
+// Left returns the number of deliveries that are pending or not acknowledged. It adds one if the
+// source will generate new messages.
 func (s *Source) Left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,8 +91,8 @@ func (s *Source) Left() int {
 	return left
 }
 
-// next returns the next delivery. ok is false if there is none at the moment. The caller holds
-// s.mu.
+// next returns the next delivery. ok is false if there is no delivery at the moment. The caller
+// must have locked s.mu.
 func (s *Source) next() (d Delivery, ok bool) {
 	switch {
 	case len(s.ready) > 0:
@@ -112,12 +113,12 @@ func (s *Source) over() bool {
 	return len(s.made) >= s.limit || !s.until.IsZero() && time.Now().After(s.until)
 }
 
-// make makes a new message and schedules its repetition.
+// make generates a new message and schedules its second delivery, if the message gets one.
 func (s *Source) make() Delivery {
 	d := Delivery{ID: outbox.NewID(), Payload: s.payload, Deliveries: 1}
 	switch len(s.made) % 20 {
 	case 3:
-		s.ready = append(s.ready, d) // sent twice
+		s.ready = append(s.ready, d) // the same message again, as if the producer had sent it twice
 	case 13:
 		again := d
 		again.Deliveries = 2
@@ -127,7 +128,7 @@ func (s *Source) make() Delivery {
 	return d
 }
 
-// Session is one consumer of a Source.
+// Session is the connection of one consumer to a Source.
 type Session struct {
 	source *Source
 	ended  bool
@@ -135,11 +136,11 @@ type Session struct {
 
 var errEnded = errors.New("the session has ended")
 
-// Open opens a session.
+// Open opens a session for a new consumer.
 func (s *Source) Open() *Session { return &Session{source: s} }
 
-// Fetch waits for at least one delivery and returns up to max. It returns io.EOF when all messages
-// are made and acknowledged.
+// Fetch waits for at least one delivery and returns up to max deliveries. It returns io.EOF when
+// all messages have been generated and all deliveries acknowledged.
 func (c *Session) Fetch(ctx context.Context, max int) ([]Delivery, error) {
 	s := c.source
 	var all []Delivery
@@ -164,7 +165,8 @@ func (c *Session) Fetch(ctx context.Context, max int) ([]Delivery, error) {
 	return all, cmp.Or(waited, err)
 }
 
-// Settle acknowledges deliveries, and rejects others: the source redelivers them.
+// Settle acknowledges the deliveries with the tags in acked. It rejects the deliveries with the
+// tags in rejected, and the source delivers their messages again.
 func (c *Session) Settle(_ context.Context, acked, rejected []int64) error {
 	s := c.source
 	s.mu.Lock()
@@ -193,7 +195,7 @@ func (s *Source) again(h held) {
 	s.ready = append(s.ready, h.Delivery)
 }
 
-// Close ends the session. The source redelivers what the session has not acknowledged.
+// Close ends the session. The source redelivers the messages that the session has not acknowledged.
 func (c *Session) Close() {
 	s := c.source
 	s.mu.Lock()
@@ -208,7 +210,7 @@ func (c *Session) Close() {
 	s.signal()
 }
 
-// AwaitAcked waits until n deliveries are acknowledged.
+// AwaitAcked waits until n deliveries have been acknowledged.
 func (s *Source) AwaitAcked(ctx context.Context, n int) error {
 	return s.await(ctx, func() bool { return s.acked >= n })
 }

@@ -1,6 +1,6 @@
-// Package in contains the compared ways to give a message its effect. The effect is one row in
-// Postgres, and the broker delivers some messages twice. Each way is in its own file, with a note
-// on its guarantees and its configuration.
+// Package in contains the compared ways to consume messages from a broker that delivers some
+// messages twice. The effect of a message is one row in Postgres. Each way is in its own file, with
+// a note on its guarantees and its configuration.
 package in
 
 import (
@@ -15,12 +15,13 @@ import (
 	"github.com/idem-go/idem/lab/bench/messages/broker"
 )
 
-// Source is the broker.
+// Source is the broker, as a consumer sees it.
 type Source interface {
-	// Fetch returns up to max deliveries. It waits for the first, and returns io.EOF when there
-	// will be none.
+	// Fetch waits for at least one delivery and returns up to max deliveries. It returns io.EOF
+	// when no more deliveries will come.
 	Fetch(ctx context.Context, max int) ([]broker.Delivery, error)
-	// Settle acknowledges deliveries, and rejects others, which will be delivered again.
+	// Settle acknowledges the deliveries with the tags in acked. It rejects the deliveries with the
+	// tags in rejected, and their messages are delivered again.
 	Settle(ctx context.Context, acked, rejected []int64) error
 }
 
@@ -32,19 +33,21 @@ type Place struct {
 	Batch   int // maximum number of deliveries in a batch
 }
 
-// Contestant is one way to consume messages.
+// Contestant is one of the compared ways to consume messages.
 type Contestant struct {
 	Name    string
-	Repeats bool // does not promise exactly one effect
+	Repeats bool // may give a message more than one effect
 	Prepare func(ctx context.Context, dsn string) error
 	// Consume returns when the source has no more messages and all effects are committed.
 	Consume func(ctx context.Context, place Place) error
 }
 
-// All lists the contestants in the order of the report. The first is the base.
+// All lists the contestants in the order of the report. The first contestant is the base with which
+// the others are compared.
 var All = []Contestant{Plain, PlainBatch, Handle, Batch, Bulk, SelectInsert, Deduplicator}
 
-// Schema creates the table of the effects. It has no constraint against doubled effects.
+// Schema creates the table of the effects. The table has no constraint against doubled effects, so
+// that the benchmark can count them.
 const Schema = `create table effects (n bigint generated always as identity primary key, message uuid not null)`
 
 const (
@@ -52,20 +55,21 @@ const (
 	insertEffects = "insert into effects (message) select unnest($1::text[])::uuid"
 )
 
-// handler handles deliveries and returns those to acknowledge.
+// handler handles deliveries and returns the tags of the deliveries to acknowledge.
 type handler func(ctx context.Context, place Place, all []broker.Delivery) (done []int64, err error)
 
-// each returns a Consume that passes the deliveries to handle one by one.
+// each returns a function for Contestant.Consume that calls handle for each delivery.
 func each(handle handler) func(context.Context, Place) error {
 	return func(ctx context.Context, place Place) error { return consume(ctx, place, 1, handle) }
 }
 
-// inBatches returns a Consume that passes up to place.Batch deliveries to handle at a time.
+// inBatches returns a function for Contestant.Consume that calls handle for batches of up to
+// place.Batch deliveries.
 func inBatches(handle handler) func(context.Context, Place) error {
 	return func(ctx context.Context, place Place) error { return consume(ctx, place, place.Batch, handle) }
 }
 
-// consume runs workers that fetch deliveries and handle them until there are no more. It
+// consume runs workers that fetch and handle deliveries until no more deliveries come. It
 // acknowledges the deliveries that handle returns and rejects the others.
 func consume(ctx context.Context, place Place, max int, handle handler) error {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -13,10 +13,11 @@ import (
 	"github.com/idem-go/idem/lab/bench/messages/broker"
 )
 
-// Deduplicator is Watermill's router with its Deduplicator and the default repository: a map in the
-// process that keeps keys for a minute and is checked before the handler runs. The key is the UUID
-// of the message. The default key is an Adler-32 of the payload, which may be the same for
-// different messages. The documentation makes no promise for several processes.
+// Deduplicator is Watermill's router with its Deduplicator middleware and the default repository.
+// The repository is a map in the process that keeps keys for a minute. The middleware checks the
+// map before the handler runs. The key is the UUID of the message. The default key would be an
+// Adler-32 checksum of the payload, which may be the same for different messages. The documentation
+// makes no promise for several processes.
 var Deduplicator = Contestant{
 	Name: "Watermill Deduplicator, in memory", Repeats: true,
 	Consume: func(ctx context.Context, place Place) error {
@@ -28,7 +29,7 @@ var Deduplicator = Contestant{
 	},
 }
 
-// route runs a router whose handler makes the effect in its own transaction.
+// route runs a router whose handler inserts the effect of a message in a transaction of its own.
 func route(ctx context.Context, place Place, keys middleware.ExpiringKeyRepository) error {
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	if err != nil {
@@ -49,8 +50,8 @@ func route(ctx context.Context, place Place, keys middleware.ExpiringKeyReposito
 	return subscriber.err
 }
 
-// subscriber is the broker as a Watermill subscriber. It has up to place.Workers messages in
-// progress and acknowledges each when its handler has returned.
+// subscriber adapts the broker to Watermill's Subscriber interface. It delivers up to place.Workers
+// messages at the same time, and acknowledges each message after the router has acknowledged it.
 type subscriber struct {
 	place Place
 	err   error // set before Subscribe's channel is closed

@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-// Handle is inbox.Handle: one transaction per message.
+// Handle calls inbox.Handle, which uses one transaction per message.
 var Handle = Contestant{Name: "idem inbox, Handle", Prepare: schema.UpAt, Consume: each(outcomes(
 	func(ctx context.Context, pool *pgxpool.Pool, ms []inbox.Message) ([]inbox.Outcome, error) {
 		out, err := inbox.Handle(ctx, pool, consumer, ms[0], func(tx pgx.Tx) error {
@@ -21,8 +21,8 @@ var Handle = Contestant{Name: "idem inbox, Handle", Prepare: schema.UpAt, Consum
 		return []inbox.Outcome{out}, err
 	}))}
 
-// Batch is inbox.Batch: one transaction for up to a thousand messages, with one statement per
-// effect.
+// Batch calls inbox.Batch, which uses one transaction for up to a thousand messages. Each effect
+// needs its own statement.
 var Batch = Contestant{Name: "idem inbox, Batch", Prepare: schema.UpAt, Consume: inBatches(outcomes(
 	func(ctx context.Context, pool *pgxpool.Pool, ms []inbox.Message) ([]inbox.Outcome, error) {
 		return inbox.Batch(ctx, pool, consumer, ms, func(tx pgx.Tx, m inbox.Message) error {
@@ -31,7 +31,8 @@ var Batch = Contestant{Name: "idem inbox, Batch", Prepare: schema.UpAt, Consume:
 		})
 	}))}
 
-// Bulk is inbox.Bulk: one statement for the effects of all new messages in a batch.
+// Bulk calls inbox.Bulk, with which one statement inserts the effects of all new messages in a
+// batch.
 var Bulk = Contestant{Name: "idem inbox, Bulk", Prepare: schema.UpAt, Consume: inBatches(outcomes(
 	func(ctx context.Context, pool *pgxpool.Pool, ms []inbox.Message) ([]inbox.Outcome, error) {
 		return inbox.Bulk(ctx, pool, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
@@ -46,7 +47,8 @@ var Bulk = Contestant{Name: "idem inbox, Bulk", Prepare: schema.UpAt, Consume: i
 
 const consumer = "billing"
 
-// outcomes returns a handler that acknowledges all deliveries but those to retry.
+// outcomes returns a handler that acknowledges all deliveries except those with the outcome
+// inbox.Retry.
 func outcomes(handle func(context.Context, *pgxpool.Pool, []inbox.Message) ([]inbox.Outcome, error)) handler {
 	return func(ctx context.Context, place Place, all []broker.Delivery) (done []int64, err error) {
 		ms := make([]inbox.Message, len(all))

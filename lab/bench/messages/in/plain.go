@@ -8,10 +8,11 @@ import (
 	"github.com/idem-go/idem/lab/bench/messages/broker"
 )
 
-// Plain makes the effect of each delivery in its own transaction, without detecting duplicates.
+// Plain inserts the effect of each delivery in a transaction of its own. It does not detect
+// duplicates.
 var Plain = Contestant{Name: "plain transaction", Repeats: true, Consume: each(effects)}
 
-// PlainBatch is Plain with up to a thousand deliveries per transaction.
+// PlainBatch works like Plain, with up to a thousand deliveries per transaction.
 var PlainBatch = Contestant{Name: "plain, 1,000 a transaction", Repeats: true, Consume: inBatches(effects)}
 
 func effects(ctx context.Context, place Place, all []broker.Delivery) ([]int64, error) {

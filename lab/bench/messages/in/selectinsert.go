@@ -10,9 +10,10 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// SelectInsert looks up the id and, if it is missing, makes the effect and inserts the id, all in
-// one transaction. The index is not unique. Many people write this first. It is wrong at READ
-// COMMITTED: two simultaneous deliveries both find no id.
+// SelectInsert looks up the id of the message. If the id is missing, it inserts the effect and the
+// id. All of this happens in one transaction. The index on the ids is not unique. Many people write
+// this code first. It is wrong at READ COMMITTED: two simultaneous deliveries can both find no id,
+// and the effect is doubled.
 var SelectInsert = Contestant{
 	Name: "SELECT, then INSERT", Repeats: true,
 	Prepare: func(ctx context.Context, dsn string) error {

@@ -10,11 +10,12 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// ByHand is the outbox that many people write: a table with a sequence number, and a loop. The loop
-// locks the first rows with SKIP LOCKED, publishes them, deletes them and commits.
+// ByHand is the outbox that many people write by hand: a table with a sequence number, and a loop
+// that publishes. The loop locks the first rows with SKIP LOCKED, publishes them, deletes them and
+// commits.
 //
-// It has three weaknesses. A failing message stops it. A second loop would publish out of order. A
-// Publish that hangs keeps the transaction open.
+// This outbox has three weaknesses. A failing message stops the loop. A second loop would publish
+// out of order. A Publish that hangs keeps the transaction open.
 var ByHand = Contestant{
 	Name: "outbox by hand", Relays: true,
 	Prepare: func(ctx context.Context, dsn string) error {
@@ -59,14 +60,15 @@ func (b byHand) Relay(ctx context.Context) error {
 
 const pollByHand = 10 * time.Millisecond
 
-// row is a message. The broker of the benchmark ignores the payload.
+// row is a message in the outbox table. The loop reads the payload although the broker of the
+// benchmark does not need it.
 type row struct {
 	Seq     int64
 	ID      string
 	Payload []byte
 }
 
-// relay publishes the first messages and returns their number.
+// relay publishes the first messages in the table, up to a thousand, and returns their number.
 func (b byHand) relay(ctx context.Context) (n int, err error) {
 	err = pgx.BeginFunc(ctx, b.place.Pool, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, "select seq, id::text, payload from outbox order by seq limit 1000 for update skip locked")

@@ -1,5 +1,5 @@
 // Package out contains the compared ways to save an order in Postgres and publish a message about
-// it. Each is in its own file, with a note on its guarantees and its configuration.
+// the order. Each way is in its own file, with a note on its guarantees and its configuration.
 package out
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Sink is the broker. When Publish returns nil, it has stored the messages with these ids in this
-// order.
+// Sink is the broker, as a publisher sees it. When Publish returns nil, the broker has stored the
+// messages with these ids in this order.
 type Sink interface {
 	Publish(ctx context.Context, ids ...string) error
 }
@@ -26,9 +26,9 @@ type Place struct {
 	Sink Sink
 }
 
-// Order is an order to save, with a message about it.
+// Order is an order of a customer that is to be saved, with a message about the order.
 type Order struct {
-	ID       string // also the id of its message
+	ID       string // also the id of the message about the order
 	Customer int    // the messages of a customer should be published in order
 }
 
@@ -41,36 +41,38 @@ func (o Order) payload() []byte {
 	return text
 }
 
-// Runner is a contestant that is ready to work.
+// Runner is an open contestant, which can save orders.
 type Runner interface {
 	// Place saves an order and its message.
 	Place(ctx context.Context, order Order) error
 }
 
-// Relayer is a Runner that publishes its messages after the commit, in the background.
+// Relayer is a Runner that does not publish in Place. Its method Relay publishes the messages in
+// the background.
 type Relayer interface {
 	Runner
 	// Relay publishes messages until ctx ends.
 	Relay(ctx context.Context) error
 }
 
-// Contestant is one way to save and publish.
+// Contestant is one way to save an order and publish the message about it.
 type Contestant struct {
 	Name    string
-	Silent  bool // publishes nothing
-	Relays  bool // Open returns a Relayer
+	Silent  bool // the contestant publishes nothing
+	Relays  bool // the Runner that Open returns is a Relayer
 	Prepare func(ctx context.Context, dsn string) error
 	Open    func(place Place) (Runner, error)
 }
 
-// All lists the contestants in the order of the report. The first is the base.
+// All lists the contestants in the order of the report. The first contestant is the base with which
+// the others are compared.
 var All = []Contestant{Plain, Idem, ByHand, Watermill, Naive}
 
-// Customers is the number of customers.
+// Customers is the number of customers that Schema creates.
 const Customers = 1000
 
-// Schema creates the tables of the business. The table entries records the order of the orders of
-// each customer.
+// Schema creates the tables of the business. The table "entries" records in which sequence the
+// orders of each customer were saved.
 const Schema = `create table customers (id int primary key, orders bigint not null) with (fillfactor = 50);
 	insert into customers select i, 0 from generate_series(1, 1000) i;
 	create table orders (id uuid primary key, customer int not null, total bigint not null);
@@ -78,12 +80,13 @@ const Schema = `create table customers (id int primary key, orders bigint not nu
 
 const (
 	insertOrder = "insert into orders (id, customer, total) values ($1, $2, 4900)"
-	// countOrder locks the row of the customer until the commit.
+	// countOrder locks the customer's row until the commit, so that the orders of a customer are
+	// numbered in the order of their commits.
 	countOrder = `with counted as (update customers set orders = orders + 1 where id = $2 returning orders)
 		insert into entries (customer, n, "order") select $2, orders, $1 from counted`
 )
 
-// save sends the statements of the business one by one.
+// save sends the statements that save an order, one by one.
 func save(ctx context.Context, tx pgx.Tx, order Order) error {
 	if _, err := tx.Exec(ctx, insertOrder, order.ID, order.Customer); err != nil {
 		return err

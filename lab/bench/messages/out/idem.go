@@ -10,12 +10,13 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Idem is package outbox: Add in the transaction, and a Relay in the process. The contestant wakes
-// the Relay after the commit, as the documentation recommends.
+// Idem uses package outbox. It calls outbox.Add in the transaction, and an outbox.Relay in the same
+// process publishes the messages. Idem wakes the Relay after each commit, as the documentation
+// recommends.
 var Idem = Contestant{
 	Name: "idem outbox", Relays: true, Prepare: schema.UpAt,
 	Open: func(place Place) (Runner, error) {
-		config := outbox.RelayConfig{Logger: slog.New(slog.DiscardHandler)} // it warns when something is only slow
+		config := outbox.RelayConfig{Logger: slog.New(slog.DiscardHandler)} // the relay would also log mere slowness
 		return &idem{place, outbox.NewRelay(place.Pool, publisher{place.Sink}, config)}, nil
 	},
 }
@@ -41,7 +42,7 @@ func (i *idem) Place(ctx context.Context, order Order) error {
 
 func (i *idem) Relay(ctx context.Context) error { return i.relay.Run(ctx) }
 
-// publisher is the broker as an outbox.Publisher.
+// publisher adapts the broker to the interface outbox.Publisher.
 type publisher struct{ sink Sink }
 
 func (p publisher) Publish(ctx context.Context, messages []outbox.Message) error {
@@ -52,5 +53,5 @@ func (p publisher) Publish(ctx context.Context, messages []outbox.Message) error
 	return p.sink.Publish(ctx, ids...)
 }
 
-// KeepsOrder says that a call stores all of its messages in order, or none.
+// KeepsOrder returns true: Publish stores all messages of a call in order, or none of them.
 func (publisher) KeepsOrder() bool { return true }

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Plain saves an order without a message.
+// Plain saves an order and publishes no message.
 var Plain = Contestant{
 	Name: "plain transaction", Silent: true,
 	Open: func(place Place) (Runner, error) { return plain{place}, nil },
@@ -18,8 +18,8 @@ func (p plain) Place(ctx context.Context, order Order) error {
 	return pgx.BeginFunc(ctx, p.place.Pool, func(tx pgx.Tx) error { return save(ctx, tx, order) })
 }
 
-// Naive commits and then publishes. Many people write this first. A process that dies in between
-// publishes nothing.
+// Naive commits the order and then publishes the message. Many people write this code first. If the
+// process dies between commit and publication, the message is lost.
 var Naive = Contestant{
 	Name: "commit, then publish",
 	Open: func(place Place) (Runner, error) { return naive{plain{place}}, nil },

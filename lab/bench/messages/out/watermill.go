@@ -12,14 +12,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Watermill is Watermill's SQL publisher in the transaction, decorated by its Forwarder, as in its
-// documentation of the outbox pattern. A Forwarder publishes what the SQL subscriber reads, with
-// the default schema for PostgreSQL.
+// Watermill uses the library Watermill as its documentation of the outbox pattern says. In the
+// transaction of the order, Watermill's SQL publisher, wrapped by a forwarder publisher, inserts
+// the message into a table. A Forwarder reads the table through the SQL subscriber and publishes
+// the messages. The tables have the default schema for PostgreSQL.
 //
-// The subscriber reads in the order of transaction ids. A transaction gets its id at its first
-// write, here the INSERT of the order, before it locks the row of the customer. Differences from
-// the defaults: the subscriber polls every 10 ms instead of every second, and reads 1,000 messages
-// at a time instead of 100. The documentation says GuaranteedOrder and ExactlyOnceDelivery: yes.
+// The subscriber reads messages in the order of transaction ids. A transaction gets its id at its
+// first write, here the INSERT of the order, before it locks the customer's row. Two orders of a
+// customer can therefore be committed in one order and published in the other. The documentation
+// promises GuaranteedOrder and ExactlyOnceDelivery.
+//
+// Two settings differ from the defaults. The subscriber polls every 10 ms instead of every second,
+// and reads 1,000 messages at a time instead of 100.
 var Watermill = Contestant{
 	Name: "Watermill SQL, Forwarder", Relays: true,
 	Prepare: func(ctx context.Context, dsn string) error {
@@ -37,7 +41,7 @@ var Watermill = Contestant{
 	Open: func(place Place) (Runner, error) { return forwarding{place}, nil },
 }
 
-// forwarded is the topic between the publisher and the Forwarder.
+// forwarded is the internal topic from which the Forwarder reads the messages.
 const forwarded = "outbox"
 
 func newSubscriber(pool *pgxpool.Pool) (*wsql.Subscriber, error) {
@@ -58,7 +62,7 @@ func (f forwarding) Place(ctx context.Context, order Order) error {
 	})
 }
 
-// publish adds the message of an order in tx.
+// publish inserts the message about an order in the transaction tx. A Forwarder publishes it later.
 func publish(ctx context.Context, tx pgx.Tx, order Order) error {
 	inTx, err := wsql.NewPublisher(wsql.TxFromPgx(tx), wsql.PublisherConfig{SchemaAdapter: wsql.DefaultPostgreSQLSchema{}}, watermill.NopLogger{})
 	if err != nil {
@@ -82,7 +86,7 @@ func (f forwarding) Relay(ctx context.Context) error {
 	return forward.Run(ctx)
 }
 
-// sinkPublisher is the broker as a Watermill publisher.
+// sinkPublisher adapts the broker to Watermill's Publisher interface.
 type sinkPublisher struct{ sink Sink }
 
 func (p sinkPublisher) Publish(_ string, messages ...*message.Message) error {

@@ -1,6 +1,6 @@
-// Package bank is the other system of an operation: an HTTP server that charges and keeps books. It
-// charges when a request arrives and delays only the answer. A caller that dies in between leaves a
-// charge in doubt.
+// Package bank is the outside system that the operations of the benchmark call: an HTTP server that
+// makes charges and counts them. It makes a charge as soon as the request arrives and delays only
+// the answer. A caller that dies before the answer does not know whether it has charged.
 package bank
 
 import (
@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Attempt is a request that the bank has received.
+// Attempt is one request for a charge that the bank has received.
 type Attempt struct {
 	At     time.Time
 	Worker int
 }
 
-// Bank is an HTTP server with its books.
+// Bank is an HTTP server that makes charges and counts them.
 type Bank struct {
 	URL string
 
@@ -31,16 +31,16 @@ type Bank struct {
 	keyless bool
 
 	mu       sync.Mutex
-	byKey    map[string]string    // charge by key
-	attempts map[string][]Attempt // by order
-	charges  map[string]int       // by order
-	held     chan struct{}        // if not nil, first attempts wait until it is closed
-	spread   time.Duration        // maximum additional delay of each held answer
-	arrived  chan struct{}        // receives a token after each attempt
+	byKey    map[string]string    // the charge that was made under each key
+	attempts map[string][]Attempt // by order id
+	charges  map[string]int       // by order id
+	held     chan struct{}        // if not nil, the answers to first attempts wait until this channel is closed
+	spread   time.Duration        // maximum delay of each answer after Release
+	arrived  chan struct{}        // receives a value after each attempt, to wake Await
 }
 
-// Open starts a bank on the loopback interface that answers after delay. A keyless bank ignores the
-// keys and charges every request.
+// Open starts a bank on the loopback interface. The bank answers each request after delay. If
+// keyless is true, it ignores the keys and makes a charge for every request.
 func Open(delay time.Duration, keyless bool) (*Bank, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -57,17 +57,17 @@ func Open(delay time.Duration, keyless bool) (*Bank, error) {
 	return b, nil
 }
 
-// Close stops the server and aborts the requests that it holds.
+// Close stops the server and aborts the requests in progress.
 func (b *Bank) Close() error { return b.server.Close() }
 
-// Hold delays the answers to the first attempt of each order until Release.
+// Hold delays the answer to the first attempt of each order until Release is called.
 func (b *Bank) Hold() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held = make(chan struct{})
 }
 
-// Release sends the held answers, each after a random delay of at most spread.
+// Release ends Hold. The bank sends each delayed answer after a random time of at most spread.
 func (b *Bank) Release(spread time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,7 +93,8 @@ func (b *Bank) charge(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, charge)
 }
 
-// enter records an attempt. The channel, if not nil, is closed when the answer may be sent.
+// enter records an attempt and makes the charge. If the key has a charge already, a bank that knows
+// keys returns this charge instead. If held is not nil, the answer must wait until held is closed.
 func (b *Bank) enter(r *http.Request) (charge string, held <-chan struct{}) {
 	order, key := r.PathValue("order"), r.Header.Get("Idempotency-Key")
 	worker, _ := strconv.Atoi(r.Header.Get("Worker"))
@@ -126,14 +127,14 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Books are the totals of the bank.
+// Books contains the total numbers of charges and number of charged orders.
 type Books struct {
 	Orders  int // charged orders
-	Twice   int // orders with more than one charge
+	Twice   int // orders that were charged more than once
 	Charges int
 }
 
-// Books returns the totals so far.
+// Books returns the total numbers of charges and charged orders so far.
 func (b *Bank) Books() Books {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +148,7 @@ func (b *Bank) Books() Books {
 	return books
 }
 
-// Attempts returns the attempts of each order in the order of their arrival.
+// Attempts returns the attempts by order id, sorted by the time of arrival.
 func (b *Bank) Attempts() map[string][]Attempt {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,7 +159,7 @@ func (b *Bank) Attempts() map[string][]Attempt {
 	return all
 }
 
-// Await waits until done returns true for the attempts so far, or until ctx ends.
+// Await waits until done(attempts) returns true for the attempts so far, or until ctx ends.
 func (b *Bank) Await(ctx context.Context, done func(map[string][]Attempt) bool) error {
 	for !done(b.Attempts()) {
 		select {
@@ -170,14 +171,15 @@ func (b *Bank) Await(ctx context.Context, done func(map[string][]Attempt) bool) 
 	return nil
 }
 
-// Client sends charges to a bank. It keeps its connections open.
+// Client sends requests for charges to a bank. It keeps its connections open.
 type Client struct {
 	url    string
 	worker string
 	http   http.Client
 }
 
-// NewClient returns a client that names worker in its requests.
+// NewClient returns a client that sends the number worker with its requests, so that the bank knows
+// which process has called.
 func NewClient(url string, worker int) *Client {
 	return &Client{url: url + "/charge/", worker: strconv.Itoa(worker), http: http.Client{
 		Transport: &http.Transport{MaxIdleConns: 1000, MaxIdleConnsPerHost: 1000},
@@ -187,7 +189,7 @@ func NewClient(url string, worker int) *Client {
 // Close closes the idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Charge makes a charge under a key and returns its name.
+// Charge requests a charge for an order under a key and returns the name of the charge.
 func (c *Client) Charge(ctx context.Context, order, key string) (charge string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+order, nil)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 )
 
 // DBOS is a workflow of DBOS Transact: two RunAsTransaction steps with a RunAsStep between them.
-// The system database is the application's database over the same pool, the arrangement with the
-// fewest commits. Without DBOS Conductor nothing detects a dead process. A process recovers its own
-// workflows when it is restarted under the same executor id.
+// DBOS keeps its system tables in the application's database and uses the same pool. This
+// arrangement needs the fewest commits. Without the service DBOS Conductor, nothing detects a dead
+// process. A process recovers its own workflows when it is restarted with the same executor id.
 var DBOS = Contestant{
 	Name: "DBOS Transact", Restarts: true,
 	Prepare: func(ctx context.Context, dsn string) error {

@@ -13,11 +13,13 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Idem is package operation: Tx, Call with Keyed, Tx, and a Worker in every process, with default
-// settings.
+// Idem uses package operation with its default settings: the steps are a Tx, a Call with the policy
+// Keyed, and another Tx. Every process runs a Worker, which resumes operations of dead processes.
 var Idem = Contestant{Name: "idem operation", Prepare: schema.UpAt, Open: openIdem(operation.Keyed(24 * time.Hour))}
 
-// IdemOnce is Idem with a bank that does not support keys: a Worker parks a call in doubt.
+// IdemOnce works like Idem, with the policy Once, because its bank does not support keys. After a
+// crash during a call, a Worker parks the operation, because nobody knows whether the bank has
+// charged.
 var IdemOnce = Contestant{
 	Name: "idem operation, Once", Parks: "select count(*) from idem.operations where state = 'parked'",
 	Prepare: schema.UpAt, Open: openIdem(operation.Once),

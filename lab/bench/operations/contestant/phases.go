@@ -16,12 +16,12 @@ import (
 
 // Phases is a port of the atomic phases that Brandur Leach describes in "Implementing Stripe-like
 // Idempotency Keys in Postgres" (brandur.org/idempotency-keys). A first SERIALIZABLE transaction
-// claims the key. A second one reserves and advances the recovery point. A third one confirms and
-// stores the response.
+// claims the key. A second transaction reserves the order and advances the recovery point. A third
+// transaction confirms the order and stores the response.
 //
 // The article makes its call inside a phase, with an open transaction. Here the call is made
-// between two phases, which is cheaper. A completer in every process resumes keys whose lock is
-// older than 90 seconds. A call that takes longer is made twice.
+// between two phases, which is cheaper. A background loop in every process, the completer, resumes
+// keys whose lock is older than 90 seconds. A call that takes longer than that is made twice.
 var Phases = Contestant{
 	Name: "atomic phases, by hand",
 	Prepare: func(ctx context.Context, dsn string) error {
@@ -67,7 +67,7 @@ func (p *phases) do(ctx context.Context, order string) error {
 	return p.goOn(ctx, id, order, "started")
 }
 
-// goOn runs the remaining phases, starting at a recovery point.
+// goOn runs the phases that remain after the recovery point.
 func (p *phases) goOn(ctx context.Context, id int64, order, point string) error {
 	if point == "started" {
 		err := p.phase(ctx, func(tx pgx.Tx) error {
@@ -94,7 +94,8 @@ func (p *phases) goOn(ctx context.Context, id int64, order, point string) error 
 	})
 }
 
-// complete resumes abandoned keys, up to 16 at a time.
+// complete runs until ctx ends. About once a second, it resumes up to 16 keys whose lock has
+// expired.
 func (p *phases) complete(ctx context.Context) {
 	for {
 		select {
@@ -118,13 +119,14 @@ func (p *phases) complete(ctx context.Context) {
 	}
 }
 
-// abandoned is a key whose lock has expired.
+// abandoned is a key whose lock has expired, with its recovery point.
 type abandoned struct {
 	ID           int64
 	Order, Point string
 }
 
-// phase runs one phase and retries serialization failures at once.
+// phase runs do in one SERIALIZABLE transaction. It retries serialization failures after a short
+// random delay.
 func (p *phases) phase(ctx context.Context, do func(pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		err := pgx.BeginTxFunc(ctx, p.Pool, pgx.TxOptions{IsoLevel: pgx.Serializable}, do)
@@ -135,7 +137,7 @@ func (p *phases) phase(ctx context.Context, do func(pgx.Tx) error) error {
 	}
 }
 
-// conflict reports whether err is a conflict of two transactions.
+// conflict reports whether err is a serialization failure (SQLSTATE 40001).
 func conflict(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pgErr.Code == "40001"

@@ -6,8 +6,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Plain is two transactions around a bare call. Nothing is recorded, so an order of a dead process
-// stays reserved and perhaps charged. Plain is the base of all other contestants.
+// Plain reserves the order in one transaction, calls the bank, and confirms the order in another
+// transaction. It records no progress, so an order of a dead process stays reserved and perhaps
+// charged. Plain is the base with which all other contestants are compared.
 var Plain = Contestant{
 	Name: "plain transactions",
 	Open: func(_ context.Context, place Place) (Do, error) { return place.plain, nil },

@@ -13,13 +13,15 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// River reserves in the transaction of the caller, which also inserts the first job. The first job
-// charges. It completes itself in the transaction that inserts the second job. The second job
-// confirms and completes itself in one transaction. The caller is notified within the process.
+// River uses one River job per remaining step. The caller's transaction reserves the order and
+// inserts the first job. The first job charges the order, and completes itself in the transaction
+// that inserts the second job. The second job confirms the order and completes itself in one
+// transaction. Then the process wakes the caller.
 //
-// After a crash, River rescues the jobs in progress after RescueStuckJobsAfter. The default is an
-// hour, and the value must be longer than any job runs. FetchCooldown and FetchPollInterval have
-// the values of River's own benchmark, or the defaults if there are several processes.
+// After a crash, River rescues the interrupted jobs when the time RescueStuckJobsAfter has passed.
+// The default is an hour, and the value must be longer than any job runs. In a single process,
+// FetchCooldown and FetchPollInterval have the values of River's own benchmark. With several
+// processes, they have their defaults.
 var River = Contestant{
 	Name: "River, a job per step",
 	Prepare: func(ctx context.Context, dsn string) error {
@@ -137,7 +139,7 @@ func (r *riverRunner) do(ctx context.Context, order string) error {
 	}
 }
 
-// notify wakes the caller of an order, if the caller is in this process.
+// notify wakes the caller that waits for an order, if the caller is in this process.
 func (r *riverRunner) notify(order string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package runnertest provides a server that the tests of a package share.
+// Package runnertest provides a Postgres server that the tests of a package share.
 package runnertest
 
 import (
@@ -16,7 +16,8 @@ var shared struct {
 	err    error
 }
 
-// Main starts a server that does not wait for the disk, runs the tests of a package, and exits.
+// Main starts a Postgres server with fsync=off, runs the tests of a package, stops the server and
+// exits. Call it from TestMain.
 func Main(m *testing.M) {
 	shared.server, shared.err = runner.StartServer(context.Background(), "", runner.Spec{Volatile: true})
 	code := m.Run()
@@ -28,14 +29,16 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Server returns the server. It skips a test on a machine without PostgreSQL.
+// Server returns the server that Main has started. On a machine without PostgreSQL, it skips the
+// test.
 func Server(t *testing.T) *runner.Server {
 	t.Helper()
 	optional.Require(t, shared.err)
 	return shared.server
 }
 
-// Measure measures a scenario on the server. It fails the test if a contestant fails.
+// Measure measures a scenario on the server that Main has started. It fails the test if a
+// contestant fails.
 func Measure(t *testing.T, sc runner.Scenario) result.Scenario {
 	t.Helper()
 	r := runner.Runner{Say: t.Logf}
@@ -46,7 +49,7 @@ func Measure(t *testing.T, sc runner.Scenario) result.Scenario {
 	return measured
 }
 
-// Find returns the scenario of a name.
+// Find returns the scenario called name. If all does not contain it, Find fails the test.
 func Find(t *testing.T, all []runner.Scenario, name string) runner.Scenario {
 	t.Helper()
 	for _, sc := range all {
