@@ -255,7 +255,10 @@ func (f *finals) lastAssigned(variable types.Object, use ast.Expr) (last ast.Exp
 			last = set
 		}
 	}
-	if last == nil || !within(use, f.enclosingBlock(last)) {
+	if last == nil {
+		return nil
+	}
+	if block := f.enclosingBlock(last); block != nil && !within(use, block) { // nil at package level
 		return nil
 	}
 	return last

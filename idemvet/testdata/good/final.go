@@ -147,3 +147,8 @@ func finalOfTheOneAnswer(client *http.Client, req *http.Request) error {
 	}
 	return nil
 }
+
+var errPackage = errors.New("declined")
+
+// The argument is a variable of the package.
+var errPackageFinal = operation.Final(errPackage)
