@@ -29,14 +29,14 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			return next(ctx, req)
 		}
 		var last connect.AnyResponse // the response of the last run, with its headers
-		told := asTold(ctx)
+		before := snapshotOf(ctx)
 		sent := req.Header().Clone() // a copy: a run of the handler may change the header
 		answer := i.server.Do(ctx, unary.Call{
 			Method: procedure, Request: req.Any(), Status: statusOf,
 			Scope: func() (string, error) { return i.config.Scope(ctx, req) },
 			Key:   func() (string, bool) { return i.config.Key(ctx, req) },
 			Handle: func(ctx context.Context, request proto.Message) (any, error) {
-				told.again()
+				before.restore()
 				restore(req.Header(), sent)
 				with, err := requestWith(req, request)
 				if err != nil {
@@ -49,7 +49,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			},
 		})
 		if !answer.Ran {
-			told.again()
+			before.restore()
 		}
 		switch {
 		case answer.Said != nil:
@@ -119,32 +119,32 @@ func replayed(message any) connect.AnyResponse {
 	return r
 }
 
-// told is a snapshot of the response header and trailer, as outer interceptors have set them
-// through the context. The interceptor uses it to discard what a run of the handler has added, if
-// the handler runs again or the answer is not the result of the last run.
-type told struct {
+// snapshot has the response header and trailer as outer interceptors have set them through the
+// context. The interceptor uses the snapshot to discard what a run of the handler has added, if the
+// handler runs again or the answer is not the result of the last run.
+type snapshot struct {
 	info            connect.CallInfo
 	header, trailer http.Header
 }
 
-// asTold takes a snapshot of the response header and trailer of ctx. It returns nil if ctx is not
-// the context of a handler.
-func asTold(ctx context.Context) *told {
+// snapshotOf takes a snapshot of the response header and trailer of ctx. It returns nil if ctx is
+// not the context of a handler.
+func snapshotOf(ctx context.Context) *snapshot {
 	info, ok := connect.CallInfoForHandlerContext(ctx)
 	if !ok {
 		return nil
 	}
-	return &told{info: info, header: info.ResponseHeader().Clone(), trailer: info.ResponseTrailer().Clone()}
+	return &snapshot{info: info, header: info.ResponseHeader().Clone(), trailer: info.ResponseTrailer().Clone()}
 }
 
-// again resets the response header and trailer to the snapshot. This discards what a run of the
+// restore resets the response header and trailer to the snapshot. This discards what a run of the
 // handler has added.
-func (t *told) again() {
-	if t == nil {
+func (s *snapshot) restore() {
+	if s == nil {
 		return
 	}
-	restore(t.info.ResponseHeader(), t.header)
-	restore(t.info.ResponseTrailer(), t.trailer)
+	restore(s.info.ResponseHeader(), s.header)
+	restore(s.info.ResponseTrailer(), s.trailer)
 }
 
 // restore replaces the contents of the first header by a copy of the second header.

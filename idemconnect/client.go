@@ -58,18 +58,18 @@ func ClientInterceptor(config ClientConfig) connect.Interceptor {
 
 // failureOf describes the error of an attempt for unary.Client.
 func failureOf(err error) unary.Failure {
-	told, ok := errors.AsType[*connect.Error](err)
+	answered, ok := errors.AsType[*connect.Error](err)
 	if !ok {
 		return unary.Failure{}
 	}
 	said, _ := statusOf(err)
-	f := unary.Failure{Said: said, Pushback: told.Meta().Values("Grpc-Retry-Pushback-Ms")}
-	if seconds, err := strconv.ParseUint(told.Meta().Get("Retry-After"), 10, 31); err == nil {
+	f := unary.Failure{Said: said, Pushback: answered.Meta().Values("Grpc-Retry-Pushback-Ms")}
+	if seconds, err := strconv.ParseUint(answered.Meta().Get("Retry-After"), 10, 31); err == nil {
 		f.After = time.Duration(seconds) * time.Second
 	}
 	// If the answer is truncated or the stream is reset, the client gets no code from the server.
 	// connect-go then returns CodeUnknown or CodeInternal.
-	made := told.Code() == connect.CodeUnknown || told.Code() == connect.CodeInternal || errors.Is(err, io.ErrUnexpectedEOF)
+	made := answered.Code() == connect.CodeUnknown || answered.Code() == connect.CodeInternal || errors.Is(err, io.ErrUnexpectedEOF)
 	f.Lost = made && !connect.IsWireError(err)
 	return f
 }

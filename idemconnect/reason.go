@@ -40,12 +40,12 @@ func ReasonOf(err error) Reason {
 // statusOf converts a *connect.Error to a status, whose codes are the same. It returns false for
 // any other error.
 func statusOf(err error) (*spb.Status, bool) {
-	told, ok := errors.AsType[*connect.Error](err)
+	answered, ok := errors.AsType[*connect.Error](err)
 	if !ok {
 		return nil, false
 	}
-	said := &spb.Status{Code: int32(told.Code()), Message: told.Message()}
-	for _, detail := range told.Details() {
+	said := &spb.Status{Code: int32(answered.Code()), Message: answered.Message()}
+	for _, detail := range answered.Details() {
 		said.Details = append(said.Details, &anypb.Any{TypeUrl: "type.googleapis.com/" + detail.Type(), Value: detail.Bytes()})
 	}
 	return said, true
@@ -60,8 +60,8 @@ func errorOf(answer unary.Answer) error {
 			err.AddDetail(detail)
 		}
 	}
-	if told, ok := errors.AsType[*connect.Error](answer.Err); ok {
-		maps.Copy(err.Meta(), told.Meta())
+	if answered, ok := errors.AsType[*connect.Error](answer.Err); ok {
+		maps.Copy(err.Meta(), answered.Meta())
 	}
 	if answer.Replayed {
 		err.Meta().Set(ReplayedHeader, "true")

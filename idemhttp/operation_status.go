@@ -46,13 +46,13 @@ type result struct {
 }
 
 func newResult(r idem.Response) *result {
-	told := &result{Status: r.Status, Header: r.Header}
+	shown := &result{Status: r.Status, Header: r.Header}
 	if json.Valid(r.Body) && utf8.Valid(r.Body) {
-		told.Body = r.Body
+		shown.Body = r.Body
 	} else {
-		told.Bytes = r.Body
+		shown.Bytes = r.Body
 	}
-	return told
+	return shown
 }
 
 type stepStatus struct {

@@ -41,7 +41,7 @@ type call struct {
 	context.Context
 	observer   *Observer
 	times      int // how many times the observer was passed to the call
-	told       int // how many events the observer received, including copies
+	events     int // how many events the observer received, including copies
 	name, kind string
 	span       trace.Span
 	stage      trace.Span // the span of the current stage; nil between stages, and if span is not recorded
@@ -68,11 +68,11 @@ func (o *Observer) callIn(ctx context.Context) *call {
 	return c
 }
 
-// isNews reports whether the observer has to handle an event. An observer that was passed to a call
+// isLastCopy reports whether the observer has to handle an event. An observer that was passed to a call
 // several times receives several copies of each event, and handles only the last copy.
-func (c *call) isNews() bool {
-	c.told++
-	return c.told%c.times == 0
+func (c *call) isLastCopy() bool {
+	c.events++
+	return c.events%c.times == 0
 }
 
 // Values of idem.kind.
@@ -125,7 +125,7 @@ func (o *Observer) beginning(l labels) *beginning {
 // stage.
 func (o *Observer) TraceEvent(ctx context.Context, data idem.TraceEventData) {
 	c := o.callIn(ctx)
-	if c == nil || !c.isNews() {
+	if c == nil || !c.isLastCopy() {
 		return
 	}
 	switch data.Event {
@@ -151,7 +151,7 @@ func (o *Observer) resolve(c *call, resolution string) {
 // TraceEnd records the metrics of a call and ends its span.
 func (o *Observer) TraceEnd(ctx context.Context, data idem.TraceEndData) {
 	c := o.callIn(ctx)
-	if c == nil || !c.isNews() {
+	if c == nil || !c.isLastCopy() {
 		return
 	}
 	// A call without a key has no record that shows whether its COMMIT has happened.

@@ -19,7 +19,7 @@ func (o *Observer) TraceStep(ctx context.Context, data idem.TraceStepData) {
 	if o == nil {
 		return
 	}
-	if c := o.callIn(ctx); c != nil && !c.isNews() {
+	if c := o.callIn(ctx); c != nil && !c.isLastCopy() {
 		return
 	}
 	l := labels{

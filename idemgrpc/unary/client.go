@@ -144,11 +144,11 @@ func KeyOf(ctx context.Context) (key string, isGiven bool) {
 
 // asked reports whether to retry after a failure, and the delay that the server asked for.
 func (c *Client) asked(f Failure) (time.Duration, bool) {
-	delay, told := f.After, f.After > 0
+	delay, known := f.After, f.After > 0
 	for _, detail := range f.Said.GetDetails() {
 		var info errdetails.RetryInfo
 		if detail.MessageIs(&info) && detail.UnmarshalTo(&info) == nil {
-			delay, told = max(delay, info.RetryDelay.AsDuration()), true
+			delay, known = max(delay, info.RetryDelay.AsDuration()), true
 		}
 	}
 	if len(f.Pushback) > 0 {
@@ -156,7 +156,7 @@ func (c *Client) asked(f Failure) (time.Duration, bool) {
 		if err != nil || ms < 0 || len(f.Pushback) > 1 {
 			return 0, false // an invalid or negative pushback forbids retries, as in gRPC
 		}
-		delay, told = max(delay, time.Duration(ms)*time.Millisecond), true
+		delay, known = max(delay, time.Duration(ms)*time.Millisecond), true
 	}
 	if delay > max(c.MaxRetryDelay, 0) {
 		return 0, false
@@ -165,7 +165,7 @@ func (c *Client) asked(f Failure) (time.Duration, bool) {
 	case code.Code_UNAVAILABLE, code.Code_ABORTED, code.Code_DEADLINE_EXCEEDED, code.Code_CANCELLED:
 		return delay, true
 	case code.Code_RESOURCE_EXHAUSTED:
-		return delay, told
+		return delay, known
 	}
 	return delay, f.Lost
 }

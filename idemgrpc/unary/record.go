@@ -37,9 +37,9 @@ func readable(s *spb.Status) *spb.Status {
 	if utf8.ValidString(s.GetMessage()) {
 		return s
 	}
-	told := proto.CloneOf(s)
-	told.Message = strings.ToValidUTF8(told.Message, "\uFFFD")
-	return told
+	valid := proto.CloneOf(s)
+	valid.Message = strings.ToValidUTF8(valid.Message, "\uFFFD")
+	return valid
 }
 
 // recordStatus returns a final status in the form in which it is recorded.

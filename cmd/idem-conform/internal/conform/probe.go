@@ -60,7 +60,7 @@ type probe struct {
 	unique       string // the value of Unique in the first request
 	key          string
 	first, again *answer
-	tells        bool // equal requests with different keys get different answers, so an equal answer is a replay
+	differs      bool // equal requests with different keys get different answers, so an equal answer is a replay
 }
 
 // Test tests the server against all rules of the profile and returns one Result per rule. If ctx
@@ -105,7 +105,7 @@ func (p *probe) begin() {
 		return
 	}
 	p.again = p.ask(p.key, p.unique)
-	p.tells = !p.ask(p.newKey(), p.unique).same(p.first)
+	p.differs = !p.ask(p.newKey(), p.unique).same(p.first)
 }
 
 // impossible returns a finding NotTried if the first request did not succeed, and nil otherwise.
@@ -200,7 +200,7 @@ func (p *probe) settled(key, unique string) *answer {
 }
 
 // canTell reports whether a replay can be distinguished from an execution.
-func (p *probe) canTell() bool { return p.tells || p.again.isMarked() }
+func (p *probe) canTell() bool { return p.differs || p.again.isMarked() }
 
 // cannotTell returns the finding NotTried of a rule that can only be judged if canTell is true.
 func (p *probe) cannotTell(seen ...*answer) finding {

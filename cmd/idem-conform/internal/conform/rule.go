@@ -194,7 +194,7 @@ func longKey(p *probe) finding {
 	// A server that truncates long keys would take this key for the first key, because the two
 	// differ only at the end.
 	other := p.ask(start+"b", unique)
-	if other.isMarked() || p.tells && other.same(a) {
+	if other.isMarked() || p.differs && other.same(a) {
 		return verdict("another key with the same beginning got the same answer", a, other)
 	}
 	return verdict("", a, other)
@@ -298,7 +298,7 @@ func principal(p *probe) finding {
 	switch {
 	case a.isMarked():
 		return verdict("the other principal got a replay", p.first, a)
-	case a.same(p.first) && p.tells:
+	case a.same(p.first) && p.differs:
 		return verdict("the other principal got the answer of the first", p.first, a)
 	case a.same(p.first) && !p.again.isMarked():
 		return p.cannotTell(p.first, a)
