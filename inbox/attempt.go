@@ -24,18 +24,18 @@ type attempt struct {
 	executionID string
 	byID        map[db.MessageID]*delivery
 	tx          *txn.Tx
-	ask         func(ctx context.Context, requests ...txn.Request) error // in the transaction
+	ask         func(ctx context.Context, requests ...txn.Request) error // sends statements in the transaction
 	claimed     []*delivery                                              // in the order of the group
 	refused     []refusal
-	runs        int // of the handler
-	given       int // how many of the claimed messages a handler has got
+	runs        int // number of calls of the handler
+	given       int // number of claimed messages that were passed to the handler
 
 	// The state of the connection after the last run of the handler.
 	connLost bool
-	noTx     bool // the handler has ended the transaction and begun no other
+	noTx     bool // no transaction is open: the handler has ended the one of the attempt
 
-	// intact is set if the server refused COMMIT and the transaction still was the one of the
-	// claim.
+	// intact is true if the server refused COMMIT although the transaction was still the one that had
+	// claimed the messages.
 	intact bool
 }
 
@@ -49,8 +49,8 @@ type refusal struct {
 	err      error
 }
 
-// run claims the messages, runs the handler and commits. It settles the messages that it commits,
-// and those that have an outcome already.
+// run claims the messages, calls the handler and commits. It settles the committed messages, which
+// means that it sets their outcomes. It also settles messages whose outcome is already stored.
 func (a *attempt) run(ctx context.Context) result {
 	if err := a.claim(ctx); err != nil {
 		if a.tx != nil {
@@ -73,11 +73,12 @@ func (a *attempt) run(ctx context.Context) result {
 	return a.commit(ctx)
 }
 
-// claim begins the transaction and inserts the messages as handled. It takes one round trip if all
-// of them are new. Otherwise it reads the rows of the others and claims those whose attempt is due.
+// claim begins the transaction and inserts a row with the state handled for each message. That
+// takes one round trip if all messages are new. Otherwise claim reads the existing rows, and claims
+// the messages whose next attempt is due.
 func (a *attempt) claim(ctx context.Context) error {
 	for _, d := range a.group {
-		if d.state == claimed { // by an earlier attempt
+		if d.state == claimed { // claimed by an earlier attempt
 			d.state = untried
 		}
 	}
@@ -86,7 +87,7 @@ func (a *attempt) claim(ctx context.Context) error {
 	claim := db.ClaimMessages{Messages: a.messages(a.group), Retention: a.retention}
 	resume := db.ResumeMessages{Messages: claim.Messages, Retention: claim.Retention}
 	var first txn.Request = &claim
-	if a.group[0].announced { // an announced message is alone in its group and has a row
+	if a.group[0].announced { // the attempt is counted already: the message is alone in its group and has a row
 		first = &resume
 	}
 	var err error
@@ -117,9 +118,9 @@ func (a *attempt) take(rows []db.ClaimedMessage) {
 	}
 }
 
-// claimDue reads the rows of the messages that were not claimed. It settles them, and claims those
-// whose attempt is due. A message without a row stays unsettled: another process had claimed it,
-// and has rolled back meanwhile.
+// claimDue reads the rows of the messages that are not claimed. It claims the messages whose next
+// attempt is due, and settles the others. A message without a row stays unsettled: another process
+// had inserted the row, and has rolled it back meanwhile.
 func (a *attempt) claimDue(ctx context.Context) error {
 	var unclaimed, due []*delivery
 	for _, d := range a.group {
@@ -152,8 +153,8 @@ func (a *attempt) claimDue(ctx context.Context) error {
 	return nil
 }
 
-// overtakes reports whether the attempt has claimed a message although an earlier message of the
-// group with the same key still has to be handled, and is not claimed.
+// overtakes reports whether a claimed message would be handled before an earlier message of its
+// key. That earlier message is in the group, still has to be handled, and is not claimed.
 func (a *attempt) overtakes() bool {
 	blocked := map[orderKey]bool{}
 	for _, d := range a.group {
@@ -169,9 +170,9 @@ func (a *attempt) overtakes() bool {
 	return false
 }
 
-// handle runs the handler in a goroutine of its own, to notice a handler that ends its goroutine.
-// If a handler finds the connection lost or its statements discarded, an earlier handler may have
-// caused that. Then the result names no message.
+// handle calls the handler in a separate goroutine, to notice if the handler ends its goroutine. If
+// a handler finds the connection closed or prepared statements deallocated, an earlier handler of
+// the group may have caused that. Then the result names no message.
 func (a *attempt) handle(ctx context.Context) (r result) {
 	done := make(chan struct{})
 	go func() {
@@ -196,7 +197,8 @@ func (a *attempt) handle(ctx context.Context) (r result) {
 	return r
 }
 
-// callHandler calls the handler for each claimed message, or once for all of them, until it fails.
+// callHandler calls the handler for each claimed message, or once for all of them with Bulk, until
+// it fails.
 func (a *attempt) callHandler(ctx context.Context, r *result) {
 	messages := make([]Message, len(a.claimed))
 	for i, d := range a.claimed {
@@ -219,7 +221,7 @@ func (a *attempt) callHandler(ctx context.Context, r *result) {
 	r.message = nil
 }
 
-// give calls the handler once.
+// give calls the handler once, with messages.
 func (a *attempt) give(ctx context.Context, r *result, group []*delivery, messages []Message) {
 	a.runs++
 	a.given += len(group)
@@ -270,11 +272,11 @@ func (a *attempt) settleDone(group []*delivery) {
 	}
 }
 
-// committers returns the messages whose handler may have committed the transaction by a statement,
-// and the messages before them, whose effects that COMMIT included. The last handler did if its
-// connection is in no transaction, or if no other has run. Otherwise each handler that has run may
-// have, and the effects of those behind it are lost. Messages that no handler has got are in
-// neither list.
+// committers is called if a handler has committed the transaction by a SQL statement. suspects are
+// the messages whose handler may have done so. If only one handler has run, or no transaction is
+// open after the last one, the last handler did it. Otherwise each handler that has run is a
+// suspect. done are the messages before the suspects: the COMMIT included their effects. Messages
+// that no handler has received are in neither list.
 func (a *attempt) committers() (done, suspects []*delivery) {
 	first := 0
 	if a.noTx && !a.handler.bulk {
@@ -283,8 +285,8 @@ func (a *attempt) committers() (done, suspects []*delivery) {
 	return a.claimed[:first], a.claimed[first:a.given]
 }
 
-// committed reads from the row of one message whether the transaction was committed. It asks for
-// some time even after the end of ctx, because to give up would lose messages.
+// committed reads the row of one message to learn whether the transaction was committed. It retries
+// for some time even if ctx has ended, because giving up would lose messages.
 func (a *attempt) committed(ctx context.Context) (committed bool, err error) {
 	ctx, cancel := outlive(ctx, a.limits.resolve)
 	defer cancel()
@@ -297,12 +299,12 @@ func (a *attempt) committed(ctx context.Context) (committed bool, err error) {
 	return len(rows) == 1 && rows[0].State == db.MessageHandled && rows[0].Since.Equal(d.since), err
 }
 
-// release deletes the rows of messages that were claimed and not handled. It also asks after the
-// end of ctx.
+// release deletes the rows of messages that were claimed and not handled. It does so even if ctx
+// has ended.
 func (a *attempt) release(ctx context.Context, group []*delivery) error {
 	ctx, cancel := outlive(ctx, a.limits.resolve)
 	defer cancel()
-	var since []time.Time // a message that failed before was claimed by another statement
+	var since []time.Time // the times of the claims: messages that had failed before were claimed by another statement
 	for _, d := range group {
 		if !slices.Contains(since, d.since) {
 			since = append(since, d.since)

@@ -11,14 +11,15 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// call brings the messages of one lane of a Handle, Batch or Bulk to their outcomes.
+// call handles the messages of one lane. A lane is a part of the messages of a Handle, Batch or
+// Bulk.
 type call struct {
 	*consumer
-	all          []*delivery // in the order of the call
+	all          []*delivery // in the order in which the caller has passed them
 	pace         pace
 	turnWait     time.Duration // how long the call waits for acquireTurn
 	dividedSince time.Time     // when the call began to halve groups, to find locked messages
-	stopped      error         // why the call tries no further message
+	stopped      error         // the error after which the call tries no further message, or nil
 	data         TraceHandledData
 }
 
@@ -52,10 +53,11 @@ func (c *call) run(ctx context.Context, messages []Message) []Outcome {
 	return outcomes
 }
 
-// settle brings every delivery of a round to an outcome. It tries groups, each in one transaction.
-// If a message fails, the messages before it are tried again without it, and then those behind it.
-// So no handler of Batch runs more than twice because of other messages. If the failing message is
-// unknown, as after a failed COMMIT, the group is halved until the message is found.
+// settle sets the outcome of every delivery of a round. It divides the round into groups, and tries
+// each group in one transaction. If a message fails, settle tries the messages before it again
+// without it, and then the messages after it. So in Batch, the handler runs at most twice for a
+// message because other messages fail. If it is unknown which message has failed, as after a failed
+// COMMIT, settle halves the group until it has found the message.
 func (c *call) settle(ctx context.Context, round []*delivery) {
 	if c.admit(round); len(unsettled(round)) == 0 {
 		return
@@ -83,9 +85,9 @@ func (c *call) settle(ctx context.Context, round []*delivery) {
 	c.withdraw(ctx, round)
 }
 
-// groups divides a round into groups. It first reads the rows of redelivered messages, because a
-// message that is already handled is not announced again. During a probe it reads the rows of all
-// messages, so that the first one is a message that can be tried.
+// groups divides a round into groups. It first reads the rows of redelivered messages: if such a
+// message is handled already, no attempt is counted. While the circuit is open, it reads the rows
+// of all messages, because the first message to be tried must be one whose attempt is due.
 func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, error) {
 	var load []*delivery
 	for _, d := range round {
@@ -103,7 +105,7 @@ func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, er
 	byID := byID(load)
 	for i := range rows {
 		d := byID[rows[i].MessageID]
-		due, _ := d.apply(&rows[i]) // the attempt finds a mismatch as well
+		due, _ := d.apply(&rows[i]) // the attempt detects a mismatch too
 		if d.unfinished = due && rows[i].Begun; d.unfinished && rows[i].Attempts >= c.maxAttempts {
 			c.refuse(ctx, []refusal{{d, ErrKilled}})
 		}
@@ -118,9 +120,9 @@ func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, er
 	return groups, nil
 }
 
-// probe returns the message to try first while the circuit is open. It is the one with the fewest
-// attempts, so that no message becomes a dead letter because it is tried each time. No earlier
-// message of the round has the same key.
+// probe returns the message to try first while the circuit is open. It chooses a message with the
+// fewest attempts. Otherwise one message could become a dead letter only because it is tried first
+// each time. With WithOrder, it chooses no message that has an earlier one of its key in the round.
 func (c *call) probe(round []*delivery) (best *delivery) {
 	for i, d := range round {
 		if c.ordered && d.sharesKey(round[:i]) {
@@ -133,7 +135,8 @@ func (c *call) probe(round []*delivery) (best *delivery) {
 	return best
 }
 
-// admit returns the group if the circuit lets the call try it. Otherwise admit postpones all of it.
+// admit returns the group if the circuit lets the call try it. Otherwise admit postpones the
+// messages of the group and returns nil.
 func (c *call) admit(group []*delivery) []*delivery {
 	open := unsettled(group)
 	if len(open) == 0 {
@@ -151,7 +154,7 @@ func (c *call) admit(group []*delivery) []*delivery {
 }
 
 // open returns the messages of a group that have no outcome yet. With WithOrder, it first postpones
-// each message of the whole call that follows a message of the same key with the outcome Retry.
+// messages of the call: those that follow a message of the same key with the outcome Retry.
 func (c *call) open(group []*delivery) []*delivery {
 	if c.ordered {
 		postponeBehind(c.all)
@@ -159,14 +162,14 @@ func (c *call) open(group []*delivery) []*delivery {
 	return unsettled(group)
 }
 
-// try makes attempts at a group until one of them settles messages or finds a failing one. It
-// returns the rest of the group in parts, which are tried next. The parts may contain settled
-// messages, which open removes.
+// try makes attempts at a group until an attempt settles messages or finds a failing message. It
+// returns the rest of the group as groups to be tried next. These may contain settled messages,
+// which open removes.
 func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 	if group[0].unfinished {
 		release, err := acquireTurn(ctx, c.turnWait)
 		if err != nil {
-			c.turnWait = 0 // a call waits once
+			c.turnWait = 0 // a call waits for its turn only once
 			return c.postpone(group, err)
 		}
 		defer release()
@@ -180,7 +183,8 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 	return c.attempts(ctx, group)
 }
 
-// attempts makes the attempts of try, once the first message of the group is announced.
+// attempts makes the attempts of try, after try has counted the attempt at a redelivered message in
+// advance.
 func (c *call) attempts(ctx context.Context, group []*delivery) [][]*delivery {
 	pause, left := txn.RetryPause, c.retries
 	var doubtSince time.Time // when the outcome of a COMMIT was first in doubt
@@ -202,8 +206,9 @@ func (c *call) attempts(ctx context.Context, group []*delivery) [][]*delivery {
 		if group = c.open(group); len(group) == 0 {
 			return nil
 		}
-		// The next attempt reads the outcome of a COMMIT in doubt. It does not use up a retry,
-		// except where the handlers ran once more and their COMMIT is in doubt again.
+		// If the outcome of a COMMIT is in doubt, the next attempt reads it from the rows. That attempt
+		// does not use up a retry, unless it called the handlers again and the outcome of their COMMIT is
+		// in doubt too.
 		doubt := slices.ContainsFunc(group, func(d *delivery) bool { return d.state == inDoubt })
 		resolving := doubt && (a.runs == 0 || doubtSince.IsZero())
 		if doubt && doubtSince.IsZero() {
@@ -217,7 +222,7 @@ func (c *call) attempts(ctx context.Context, group []*delivery) [][]*delivery {
 		case r.kind == stopped:
 			return c.stop(group, r.err)
 		case resolving && time.Since(doubtSince) < c.limits.resolve:
-		case r.kind == locked && !doubt: // with a COMMIT in doubt, the lock may be its own
+		case r.kind == locked && !doubt: // if a COMMIT is in doubt, its own transaction may still have the lock
 			return c.divide(group)
 		case left == 0:
 			return c.giveUp(ctx, group, a, r)
@@ -238,8 +243,9 @@ func (c *call) giveUp(ctx context.Context, group []*delivery, a *attempt, r resu
 	return c.postpone(group, r.err)
 }
 
-// lockWait returns how long a statement waits for a message that another process is handling. It is
-// long at first, short while the call halves groups to find such messages, and minimal after that.
+// lockWait returns how long a statement waits for a message that another process is handling. The
+// wait is long at first, short while the call halves groups to find such messages, and minimal
+// after that.
 func (c *call) lockWait() time.Duration {
 	switch {
 	case c.dividedSince.IsZero():
@@ -251,13 +257,13 @@ func (c *call) lockWait() time.Duration {
 }
 
 // attribute records the failure of one message, and returns the groups to try next: the messages
-// before it, and the messages behind it. If the failing message is unknown, it returns the halves
-// of the group.
+// before it, and the messages after it. If it is unknown which message has failed, attribute
+// records nothing and returns the halves of the group.
 //
-// If the call is ordered, a failing message blocks its key. So if earlier messages of the group
-// have the same key, attribute records no failure. The earlier messages are tried first, and then
-// the failing message alone. If one of the earlier messages fails, it blocks the key, and the other
-// one is postponed without a failure of its own.
+// With WithOrder, a failing message blocks its key. So if the group has earlier messages of the
+// key, attribute records no failure. The messages before the failing one are tried first, and then
+// the failing message alone. If an earlier message of the key fails meanwhile, the later message is
+// postponed without a failure.
 func (c *call) attribute(ctx context.Context, group []*delivery, a *attempt, r result) [][]*delivery {
 	if r.inDoubt {
 		committed, err := a.committed(ctx)
@@ -294,23 +300,23 @@ func (c *call) attribute(ctx context.Context, group []*delivery, a *attempt, r r
 	return [][]*delivery{before, behind}
 }
 
-// refuse makes dead letters of messages that are not to be tried.
+// refuse makes dead letters of messages that must not be tried.
 func (c *call) refuse(ctx context.Context, refused []refusal) {
 	for _, r := range refused {
 		c.recorded(ctx, c.consumer.refuse(ctx, r.delivery, r.err))
 	}
 }
 
-// recorded ends the call if a failure could not be recorded. It does not end the call for a message
-// that another process is handling.
+// recorded ends the call if the error says that a failure could not be recorded. It does not end
+// the call if the reason is only that another process is handling the message.
 func (c *call) recorded(ctx context.Context, err error) {
 	if err != nil && kindOfDatabaseError(ctx, err) == stopped {
 		c.stopped = err
 	}
 }
 
-// divide halves a group in which another process is handling a message, so that the other messages
-// need not wait.
+// divide halves a group if another process is handling one of its messages, so that the other
+// messages need not wait for that process.
 func (c *call) divide(group []*delivery) [][]*delivery {
 	if c.dividedSince.IsZero() {
 		c.dividedSince = time.Now()
@@ -326,13 +332,13 @@ func halves(group []*delivery) [][]*delivery {
 	return [][]*delivery{group[:half], group[half:]}
 }
 
-// stop postpones the group and ends the call. It returns no group to try.
+// stop postpones the group and ends the call. It returns nil, because no group is left to try.
 func (c *call) stop(group []*delivery, err error) [][]*delivery {
 	c.stopped = err
 	return c.postpone(group, err)
 }
 
-// postpone postpones the group. It returns no group to try.
+// postpone postpones the group. It returns nil, because no group is left to try.
 func (c *call) postpone(group []*delivery, err error) [][]*delivery {
 	for _, d := range unsettled(group) {
 		d.postpone(time.Now().Add(c.minBackoff), err)
@@ -340,10 +346,11 @@ func (c *call) postpone(group []*delivery, err error) [][]*delivery {
 	return nil
 }
 
-// repair undoes what a handler did that committed its transaction by a statement. Such a COMMIT
-// marks every claimed message as handled, also those whose handler did not run, or ran in a
-// transaction that was rolled back later. repair deletes their rows, and makes dead letters of the
-// messages whose handler may have committed. It reports whether a handler has committed.
+// repair corrects the rows after a handler has committed its transaction by a statement. Such a
+// COMMIT marks every claimed message as handled. That is wrong if the handler of a message did not
+// run, or ran in a later transaction that was rolled back. repair deletes the rows of these
+// messages, and makes dead letters of the messages whose handler may have committed. It reports
+// whether a handler has committed.
 func (c *call) repair(ctx context.Context, a *attempt, r result) (repaired bool, err error) {
 	if r.kind == handled || r.inDoubt || a.intact || a.runs == 0 {
 		return false, nil
@@ -370,12 +377,13 @@ func (c *call) repair(ctx context.Context, a *attempt, r result) (repaired bool,
 	return true, nil
 }
 
-// turns is a semaphore of the process for messages whose last attempt has no recorded end. One of
-// them is tried at a time: if it kills the process, only its own attempt counts.
+// turns is a semaphore of the process for messages whose last attempt has no recorded end, and so
+// may have killed its process. The process tries one such message at a time, so that a crash counts
+// only against that message.
 var turns = make(chan struct{}, 1)
 
-// acquireTurn acquires turns and returns the function that releases it. It returns ErrSuspected
-// after wait, or the error of ctx.
+// acquireTurn acquires the semaphore turns and returns the function that releases it. It returns
+// ErrSuspected if that takes longer than wait, or the error of ctx.
 func acquireTurn(ctx context.Context, wait time.Duration) (release func(), err error) {
 	release = func() { <-turns }
 	select {

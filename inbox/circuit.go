@@ -9,29 +9,29 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// circuit is the circuit breaker of one consumer on one pool, in this process. It is closed while
-// messages are tried.
+// circuit is the circuit breaker of one consumer on one pool, in this process. While it is closed,
+// messages are tried normally.
 //
-// If the handlers of a consumer fail with one message after another, the messages are not the
-// cause: a service that the handlers call is unavailable, or the handlers are broken. So after some
-// failures in a row the circuit opens, and the consumer pauses. After the pause it probes: it tries
-// messages one by one until one is handled, which closes the circuit. If all messages of the probe
-// fail, the next pause is twice as long, and the next probe has eight times as many messages. So
-// many failing messages do not block later ones for long. Only the failure of the first message of
-// a probe counts. It has to count: if no other messages arrive, the failing messages would
-// otherwise never become dead letters.
+// If the handlers of a consumer fail with one message after another, the messages are probably not
+// the cause: a service that the handlers call is unavailable, or the handlers are broken. So after
+// some failures in a row the circuit opens, and the consumer pauses. After the pause it makes a
+// probe: it tries messages one by one until one of them is handled, which closes the circuit. If
+// all messages of the probe fail, the next pause is twice as long, and the next probe has eight
+// times as many messages. Larger probes soon get past many failing messages to messages that can be
+// handled. Only the first failure of a probe counts as an attempt. If none counted, a consumer that
+// receives only failing messages would never make dead letters of them.
 type circuit struct {
 	mu       sync.Mutex
-	failures int           // in a row
-	pause    time.Duration // the current one, 0 while the circuit is closed
+	failures int           // number of failures in a row
+	pause    time.Duration // the current pause; 0 while the circuit is closed
 	until    time.Time     // the end of the pause
-	probes   int           // that have failed since the circuit opened
+	probes   int           // number of failed probes since the circuit opened
 	probing  bool          // a call is trying messages of the probe
 
-	// The current probe, by one call or by several.
+	// The current probe, which one call makes, or several calls one after the other.
 	left  int       // how many further messages may be tried
-	tried int       // how many have failed
-	end   time.Time // no message is tried later
+	tried int       // how many messages of the probe have failed
+	end   time.Time // the probe tries no message after this time
 }
 
 const (
@@ -46,8 +46,8 @@ type circuitID struct {
 
 var circuits sync.Map // from circuitID to *circuit
 
-// circuitOf returns the circuit that all calls of a consumer on a pool share. It is removed with
-// the pool.
+// circuitOf returns the circuit that all calls of a consumer on a pool share. The circuit is
+// removed when the pool is garbage collected.
 func circuitOf(pool *pgxpool.Pool, consumer string) *circuit {
 	id := circuitID{weak.Make(pool), consumer}
 	if c, ok := circuits.Load(id); ok {
@@ -60,8 +60,9 @@ func circuitOf(pool *pgxpool.Pool, consumer string) *circuit {
 	return c.(*circuit)
 }
 
-// admit reports whether a call may try messages. If until is not zero, it has to wait until then.
-// If probe is set, the call has to try messages one by one, and to report the result or to leave.
+// admit decides whether a call may try messages. If until is not zero, the call must not try
+// messages before then. If probe is true, the call must try messages one by one, and then report a
+// result or call leave.
 func (c *circuit) admit(now time.Time) (until time.Time, probe bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,16 +84,17 @@ func (c *circuit) admit(now time.Time) (until time.Time, probe bool) {
 	return time.Time{}, true
 }
 
-// counts reports whether a failure in a probe counts against its message.
+// counts reports whether a failure in the probe counts as an attempt of its message.
 func (c *circuit) counts() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.tried == 0
 }
 
-// failed records a failed message, and reports whether the probe continues. afterHandled reports
-// whether a message was handled before it in the same group. A message that is not of the probe may
-// fail while the circuit is open, because its attempt began before.
+// failed records a failed message, and reports whether the probe of the call continues.
+// afterHandled is true if an earlier message of the same group was handled. ofProbe is true if the
+// message is part of the probe. Other messages may fail while the circuit is open, if their
+// attempts began before it opened.
 func (c *circuit) failed(s *settings, afterHandled, ofProbe bool, now time.Time) (probing bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,14 +122,14 @@ func (c *circuit) failed(s *settings, afterHandled, ofProbe bool, now time.Time)
 	return false
 }
 
-// succeeded closes the circuit: a message was handled.
+// succeeded closes the circuit, because a message was handled.
 func (c *circuit) succeeded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failures, c.pause, c.probes, c.probing, c.left, c.tried = 0, 0, 0, false, 0, 0
 }
 
-// leave releases the probe at the end of the call that has begun it. The next call continues the
+// leave ends the part of a call in the probe, when the call ends. The next call continues the
 // probe.
 func (c *circuit) leave() {
 	c.mu.Lock()
@@ -135,14 +137,15 @@ func (c *circuit) leave() {
 	c.probing = false
 }
 
-// pace decides how many messages of a call are tried in one transaction, and whether any are. A
-// failure rolls back its whole group. So the room shrinks after a failure, to what was handled
-// before it, and grows after a group without a failure. That keeps the number of rows that a call
-// writes proportional to its messages, however many of them fail.
+// pace decides whether a call may try messages, and how many of them in one transaction. A failure
+// rolls back the whole transaction. So the size of the next group shrinks after a failure,
+// depending on how many messages were handled before the failing one. The size grows after a group
+// without a failure. As a result, the number of rows that a call writes is proportional to its
+// messages, however many of them fail.
 type pace struct {
 	settings *settings
 	circuit  *circuit
-	room     int  // the largest size of the next group
+	room     int  // the maximum size of the next group
 	probing  bool // the call tries the messages of a probe
 }
 
@@ -158,17 +161,18 @@ func (p *pace) admit() time.Time {
 	return until
 }
 
-// failed records a failed message, and how many messages of its group were handled before it.
+// failed records a failed message. handled is the number of messages of its group that were handled
+// before it.
 func (p *pace) failed(handled int) {
 	p.room = max(2*handled, p.room/8, 1)
 	p.probing = p.circuit.failed(p.settings, handled > 0, p.probing, time.Now())
 }
 
-// counts reports whether a failure counts against its message.
+// counts reports whether a failure counts as an attempt of its message.
 func (p *pace) counts() bool { return !p.probing || p.circuit.counts() }
 
-// passed records a group without a failure. handled reports whether it had a message to handle; if
-// not, the group does not end a probe.
+// passed records a group without a failure. handled is true if the group had a message to handle.
+// Only such a group ends a probe.
 func (p *pace) passed(handled bool) {
 	if handled {
 		p.circuit.succeeded()
@@ -179,7 +183,7 @@ func (p *pace) passed(handled bool) {
 	}
 }
 
-// leave ends the call.
+// leave is called when the call ends.
 func (p *pace) leave() {
 	if p.probing {
 		p.circuit.leave()

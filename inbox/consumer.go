@@ -15,15 +15,15 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// handler is the function of the caller. It gets one message at a time, or all of them if bulk is
-// set.
+// handler is the function of the caller. fn receives one message at a time, or all messages of a
+// group if bulk is true.
 type handler struct {
 	fn   func(tx pgx.Tx, ms []Message) error
 	bulk bool
 }
 
-// consumer is what the attempts of one call share. Its methods record failures. They use
-// transactions of their own, because the rollback of the attempt would undo the record.
+// consumer contains what the attempts of one call share. Its methods record failures in
+// transactions of their own, because the rollback of a failed attempt would undo the record.
 type consumer struct {
 	settings
 	name     string
@@ -63,8 +63,8 @@ func (c *consumer) check(messages []Message) error {
 	return nil
 }
 
-// maxLanes returns how many lanes a call may have. It leaves one connection of the pool for
-// statements that handlers and others run outside of the lanes.
+// maxLanes returns how many lanes a call may have. Each lane uses a connection of the pool. One
+// connection is left for statements that handlers and other code run outside of the lanes.
 func (c *consumer) maxLanes() int {
 	if c.lanes < 2 {
 		return 1
@@ -72,8 +72,8 @@ func (c *consumer) maxLanes() int {
 	return min(c.lanes, int(c.engine.Pool.Stat().MaxConns())-1)
 }
 
-// fail counts a failed attempt, or makes the message a dead letter if that was the last attempt. It
-// fails if the database is unavailable; then the outcome of the message is Retry.
+// fail counts a failed attempt, or makes the message a dead letter if that was the last attempt. If
+// it cannot store that, it returns the error, and the outcome of the message is Retry.
 func (c *consumer) fail(ctx context.Context, d *delivery, cause error) error {
 	total := d.attempts + 1
 	if total < c.maxAttempts {
@@ -84,22 +84,23 @@ func (c *consumer) fail(ctx context.Context, d *delivery, cause error) error {
 
 // hinder postpones a message whose handler was hindered, for example because another transaction
 // held a lock. It counts no attempt. The backoff grows with each hindered attempt, because the
-// cause may last.
+// obstacle may last.
 func (c *consumer) hinder(ctx context.Context, d *delivery, cause error) error {
 	backoff := min(c.backoff(d.hindered+1), max(maxHinderedBackoff, c.minBackoff))
 	err := c.record(ctx, d, db.CountFailure{Hindered: 1, Pause: backoff}, cause)
 	if err != nil {
-		d.state = postponed // so that its announcement is withdrawn
+		d.state = postponed // then withdraw takes back an attempt that was counted in advance
 	}
 	return err
 }
 
-// maxHinderedBackoff is the longest backoff of a hindered message, whose lock may be released soon.
+// maxHinderedBackoff is the longest backoff of a hindered message. It is short, because a lock may
+// soon be released.
 const maxHinderedBackoff = 30 * time.Second
 
-// refuse makes a message a dead letter without an attempt. The dead letter has a substitute ID,
-// because the ID is invalid or belongs to another payload. A message that has killed its process
-// too often keeps its ID.
+// refuse makes a message a dead letter without an attempt. A message that has killed its process
+// too often keeps its ID. In all other cases the ID is invalid or belongs to another payload, and
+// the dead letter has a substitute ID.
 func (c *consumer) refuse(ctx context.Context, d *delivery, cause error) error {
 	if errors.Is(cause, ErrKilled) {
 		return c.bury(ctx, d, d.ID, d.attempts, cause)
@@ -114,7 +115,7 @@ func (c *consumer) count(ctx context.Context, d *delivery, total int, cause erro
 // record stores that an attempt did not succeed, and settles the delivery as Retry.
 func (c *consumer) record(ctx context.Context, d *delivery, count db.CountFailure, cause error) error {
 	count.FailedMessage = c.failedMessage(d, d.ID)
-	if d.announced { // the announcement has counted this attempt
+	if d.announced { // announce has counted this attempt
 		count.Added--
 	}
 	backoff := count.Pause
@@ -123,14 +124,14 @@ func (c *consumer) record(ctx context.Context, d *delivery, count db.CountFailur
 		return err
 	}
 	d.announced = false
-	if !count.Found { // the next delivery finds what the other process did
+	if !count.Found { // another process has changed the row; the next delivery finds the outcome
 		backoff = c.minBackoff
 	}
 	d.retryAfter(backoff, cause)
 	return nil
 }
 
-// bury makes a message a dead letter under id.
+// bury makes a message a dead letter with the given ID.
 func (c *consumer) bury(ctx context.Context, d *delivery, id string, attempts int, cause error) error {
 	bury := db.BuryMessage{
 		FailedMessage: c.failedMessage(d, id), Attempts: attempts, Type: deadletter.Printable(d.Type, maxType),
@@ -154,13 +155,13 @@ func (c *consumer) bury(ctx context.Context, d *delivery, id string, attempts in
 }
 
 // announce counts an attempt at a redelivered message before the attempt begins. If the process is
-// killed during the attempt, the broker delivers the message again, and the count stands. The
-// message has to be alone in its group: otherwise a crash would count against every message of the
-// group.
+// killed during the attempt, the broker delivers the message again, and the count remains. The
+// message must be alone in its group. Otherwise it would be unknown which message of the group has
+// killed the process.
 //
-// announce returns the error of the lock if another process is handling the message for longer than
-// lockWait. After a deadlock or a serialization failure it returns nil, and the attempt is
-// uncounted.
+// If another process is handling the message for longer than lockWait, announce returns the error
+// of the lock. After a deadlock or a serialization failure it returns nil, and the attempt is not
+// counted in advance.
 func (c *consumer) announce(ctx context.Context, d *delivery, lockWait time.Duration) error {
 	if d.Deliveries <= 1 || d.announced {
 		return nil
@@ -174,11 +175,12 @@ func (c *consumer) announce(ctx context.Context, d *delivery, lockWait time.Dura
 	return nil
 }
 
-// withdrawLimit is how long a call tries to withdraw announcements. One that it cannot withdraw
-// counts as an attempt.
+// withdrawLimit is how long a call tries to take back attempts that announce has counted. If it
+// cannot, they remain counted.
 const withdrawLimit = 5 * time.Second
 
-// withdraw undoes the announcements of postponed messages, whose attempts did not fail.
+// withdraw takes back the attempts that announce has counted for postponed messages, because these
+// attempts did not fail.
 func (c *consumer) withdraw(ctx context.Context, group []*delivery) {
 	ctx, cancel := outlive(ctx, withdrawLimit)
 	defer cancel()
@@ -200,20 +202,20 @@ func (c *consumer) failedMessage(d *delivery, id string) db.FailedMessage {
 	}
 }
 
-// messages returns the group as the parameters of a statement.
+// messages returns the messages of a group as the parameters of a statement.
 func (c *consumer) messages(group []*delivery) *db.Messages {
 	return db.NewMessages(c.name, len(group), func(i int) (db.MessageID, [32]byte) { return group[i].id(), group[i].hash })
 }
 
-// stored returns the stored rows of messages.
+// stored reads the rows of messages.
 func (c *consumer) stored(ctx context.Context, group []*delivery) ([]db.KnownMessage, error) {
 	load := db.LoadMessages{Messages: c.messages(group)}
 	err := c.engine.Query(ctx, &load)
 	return load.Rows, err
 }
 
-// write commits requests in one transaction. It waits up to lockWait for a process that is handling
-// one of the messages.
+// write commits a request in one transaction. If another process is handling the message, write
+// waits up to lockWait.
 func (c *consumer) write(ctx context.Context, lockWait time.Duration, request txn.Request) error {
 	tx, err := c.engine.Open(ctx, &db.BeginMessages{Patience: lockWait}, request)
 	if err != nil {
@@ -223,8 +225,8 @@ func (c *consumer) write(ctx context.Context, lockWait time.Duration, request tx
 	return tx.Commit(ctx)
 }
 
-// backoff returns the delay after a number of failed attempts. Its jitter spreads messages that
-// failed at the same time.
+// backoff returns the delay after a number of failed attempts. Its jitter spreads the retries of
+// messages that failed at the same time.
 func (s *settings) backoff(attempts int) time.Duration {
 	backoff := s.maxBackoff
 	if n := attempts - 1; n < 40 && s.minBackoff<<n>>n == s.minBackoff { // no overflow

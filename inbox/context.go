@@ -10,10 +10,10 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Context returns the context of the handler that got tx, or that began tx as a savepoint. It is
-// derived from the context of the call, and has the values that a HandlerObserver added, such as a
-// span in the trace of the message. MessageOf returns its message. For any other tx, Context
-// returns context.Background().
+// Context returns the context of the handler that received tx, or that began tx as a savepoint. The
+// context is derived from the context of the call. It has the values that a HandlerObserver added,
+// such as a span in the trace of the message. MessageOf returns the message from it. For any other
+// tx, Context returns context.Background().
 func Context(tx pgx.Tx) context.Context {
 	if ctx := txn.ContextOf(tx); ctx != nil {
 		return ctx
@@ -23,8 +23,8 @@ func Context(tx pgx.Tx) context.Context {
 
 type messageKey struct{}
 
-// MessageOf returns the message of the handler whose context is ctx. It reports false for a handler
-// that got several messages.
+// MessageOf returns the message of the handler whose context is ctx. It returns false if the
+// handler received several messages, or if ctx is not the context of a handler.
 func MessageOf(ctx context.Context) (Message, bool) {
 	d, ok := ctx.Value(messageKey{}).(*delivery)
 	if !ok {

@@ -15,32 +15,32 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// ErrNoDeadLetter is returned if no dead letter has the Ref.
+// ErrNoDeadLetter is the error of Show, Redrive and Drop if no dead letter has the Ref.
 var ErrNoDeadLetter = deadletter.ErrNotFound
 
 // Ref identifies a message of a consumer, and its dead letter.
 type Ref struct{ Consumer, Source, ID string }
 
-// DeadLetter is a message that a consumer failed to handle in WithMaxAttempts attempts. Its ID is
-// that of the message, or a substitute if the ID of the message is invalid or belongs to another
-// payload.
+// DeadLetter is a message that a consumer does not try any more, for example because
+// WithMaxAttempts attempts have failed. It has the ID of the message. If that ID is invalid or
+// belongs to another payload, it has a substitute ID.
 type DeadLetter struct {
 	Message
 	Consumer string
 	Class    string // the kind of the last error, suitable as a metric label
 	Reason   string // the text of the last error, truncated if it is long
 	Attempts int
-	SealedBy string // the key that seals payload and headers, "" if they are plain
+	SealedBy string // the ID of the key that encrypts payload and headers, "" if they are not encrypted
 
-	DiedAt time.Time // for the last time
+	DiedAt time.Time // when the message last became a dead letter
 }
 
 // Ref returns the Ref of the dead letter.
 func (d *DeadLetter) Ref() Ref { return Ref{d.Consumer, d.Source, d.ID} }
 
 // List iterates over dead letters in the order of consumer, source and ID, without their payloads
-// and headers. An empty field of only matches all values. A redriven message is listed until it is
-// handled. An error ends the iteration.
+// and headers. The Ref filters the list: an empty field matches all values. A redriven message is
+// listed until it is handled. An error ends the iteration.
 func List(ctx context.Context, pool *pgxpool.Pool, only Ref) iter.Seq2[DeadLetter, error] {
 	if pool == nil {
 		return func(yield func(DeadLetter, error) bool) { yield(DeadLetter{}, errNoPool) }
@@ -48,8 +48,8 @@ func List(ctx context.Context, pool *pgxpool.Pool, only Ref) iter.Seq2[DeadLette
 	return deadletter.List(ctx, pool, only.name(), readLetter, hint)
 }
 
-// Show returns a dead letter with its payload and headers. It uses one option: WithSealer opens
-// them.
+// Show returns a dead letter with its payload and headers. The only option that it uses is
+// WithSealer, which decrypts them.
 func Show(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...Option) (DeadLetter, error) {
 	s := newSettings(opts)
 	switch {
@@ -70,25 +70,26 @@ func Show(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...Option) (Dea
 	return dead, nil
 }
 
-// Redrive makes a dead letter a message again, at the end of its key, with no attempts counted.
-// RunRedrives handles it from its own payload, or a delivery by the broker does, whichever comes
-// first. Until then the dead letter stays, and later messages of its key wait for it with
-// WithOrder. The dead letter of a mismatch is handled under the ID of the dead letter.
+// Redrive makes a dead letter a failing message again, behind the failing messages of its key, with
+// no attempts counted. RunRedrives handles it with the payload of the dead letter, unless the
+// broker delivers the message first. Until the message is handled, the dead letter stays, and with
+// WithOrder later messages of its key wait. If the reason of the dead letter is ErrMismatch, the
+// message is handled under the substitute ID of the dead letter.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
 	redrive := &db.RedriveMessage{Consumer: ref.Consumer, Source: ref.Source, ID: ref.ID}
 	return change(ctx, pool, ref, audit.Note(ctx, db.Redrive, "to be tried again"), redrive, &redrive.Known)
 }
 
-// Drop deletes a dead letter, also one that was redriven and is not handled yet. Messages of its
-// key no longer wait for it. While the inbox stores the ID (see WithRetention), a delivery of the
-// message is Dead. After that, a delivery is a new message.
+// Drop deletes a dead letter, even if it was redriven and is not handled yet. Messages of its key
+// no longer wait for it. While the inbox stores the ID (see WithRetention), the outcome of another
+// delivery is Dead. After that time, a delivery counts as a new message.
 func Drop(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
 	drop := &db.DropMessage{Consumer: ref.Consumer, Source: ref.Source, ID: ref.ID}
 	return change(ctx, pool, ref, audit.Note(ctx, db.Drop, "deleted"), drop, &drop.Known)
 }
 
-// change changes a dead letter, and stores the action in idem.audit. The request sets known if the
-// dead letter exists.
+// change runs a request that changes a dead letter, and records the action in idem.audit. The
+// request sets *known to true if the dead letter exists.
 func change(ctx context.Context, pool *pgxpool.Pool, ref Ref, note db.NoteAct, request txn.Request, known *bool) error {
 	if pool == nil {
 		return errNoPool
@@ -97,18 +98,18 @@ func change(ctx context.Context, pool *pgxpool.Pool, ref Ref, note db.NoteAct, r
 	return hint(deadletter.Change(ctx, pool, request, known, func(tx *txn.Tx) error { return tx.Commit(ctx, &note) }))
 }
 
-// Stats count the messages that a consumer still has to handle. Times are by the clock of the
-// database.
+// Stats count the messages of a consumer that have failed and are not handled. Times are by the
+// clock of the database.
 type Stats struct {
 	Consumer     string
 	Failing      int       // messages that have to be tried again
-	FailingSince time.Time // the earliest first failure of them, zero if there is none
+	FailingSince time.Time // the earliest time at which one of them failed first; zero if there are none
 	Dead         int       // dead letters
-	DeadSince    time.Time // when the oldest of them became one
+	DeadSince    time.Time // when the oldest dead letter became one
 }
 
-// ReadStats returns the Stats of each consumer that has failing messages or dead letters. Its query
-// reads no handled messages.
+// ReadStats returns the Stats of each consumer that has failing messages or dead letters. It reads
+// no rows of handled messages.
 func ReadStats(ctx context.Context, pool *pgxpool.Pool) ([]Stats, error) {
 	read := db.InboxStats{}
 	if err := query(ctx, pool, &read); err != nil {
@@ -144,14 +145,14 @@ func (s *settings) open(c db.Contents, ref Ref) (payload []byte, headers map[str
 	return contents.Payload, headers, nil
 }
 
-// The limits of what a dead letter stores. Those of the outbox are the same.
+// The maximum sizes of Type and Headers in a dead letter, in bytes. The outbox has the same limits.
 const (
 	maxType    = 255
 	maxHeaders = 64 << 10
 )
 
-// contentsOf returns the payload and the headers of a message as a dead letter stores them. It
-// leaves out headers that are too large.
+// contentsOf returns the payload and the headers of a message as a dead letter stores them. If the
+// headers are too large together, it leaves out all of them.
 func contentsOf(m *Message) db.Contents {
 	stored, size := make(map[string]string, len(m.Headers)), 0
 	for name, value := range m.Headers {

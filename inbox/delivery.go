@@ -8,26 +8,26 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// State is the outcome of a message.
+// State says what has become of a message, and so how to answer the broker.
 type State string
 
 const (
-	// Done: this delivery had its effect, which is committed. Acknowledge it.
+	// Done: the effect of this delivery is committed. Acknowledge the delivery.
 	Done State = "done"
-	// Duplicate: an earlier delivery had its effect. Acknowledge this one.
+	// Duplicate: the effect of an earlier delivery is committed. Acknowledge this delivery as well.
 	Duplicate State = "duplicate"
-	// Retry: the message had no effect yet. Deliver it again, at RetryAt or later.
+	// Retry: the message has had no effect yet. Have it delivered again, at RetryAt or later.
 	Retry State = "retry"
 	// Dead: the message is a dead letter. Its last attempt failed, or an attempt would be useless,
-	// because the ID is invalid or belongs to another payload. Acknowledge it.
+	// because the ID is invalid or belongs to another payload. Acknowledge the delivery.
 	Dead State = "dead"
 )
 
-// Outcome is the outcome of one message. It is valid even if an error is returned beside it.
+// Outcome is the outcome of one message. It is valid even if the call also returns an error.
 type Outcome struct {
 	State   State
-	RetryAt time.Time // of Retry
-	Err     error     // the reason, of Retry and Dead
+	RetryAt time.Time // when to deliver the message again, if State is Retry
+	Err     error     // the reason, if State is Retry or Dead
 }
 
 // state is the progress of a delivery towards its outcome.
@@ -38,34 +38,34 @@ const (
 	claimed                // the current attempt, or a failed one, has claimed the message
 	inDoubt                // the outcome of the last COMMIT is unknown
 	settled                // the delivery has its outcome
-	postponed              // the outcome is Retry without a failed attempt: withdraw its announcement
+	postponed              // settled as Retry without a failed attempt: an attempt counted in advance is taken back
 )
 
 // delivery is one message of a call.
 type delivery struct {
 	Message
 	hash      [32]byte
-	positions []int // in the call; more than one if the call has the message several times
+	positions []int // indexes in the messages of the call; several if the call has the message several times
 	state     state
-	since     time.Time // when it was claimed last, by the clock of the database
-	outcome   Outcome   // once it is settled
+	since     time.Time // when the message was last claimed, by the clock of the database
+	outcome   Outcome   // valid once the delivery is settled
 
-	attempts   int  // earlier attempts that failed, or that were announced and have no recorded end
-	hindered   int  // earlier attempts that were hindered
-	announced  bool // the current attempt is counted already
-	unfinished bool // the last attempt was announced and has no recorded end
+	attempts   int  // number of earlier attempts that failed, or that were counted in advance and have no recorded end
+	hindered   int  // number of earlier attempts that were hindered
+	announced  bool // the current attempt was counted in advance
+	unfinished bool // the last attempt was counted in advance and has no recorded end
 }
 
 func (d *delivery) id() db.MessageID { return db.MessageID{Source: d.Source, ID: d.ID} }
 
-// orderKey identifies the messages whose order is kept.
+// orderKey identifies messages whose order is kept: those of one source and key.
 type orderKey struct{ source, key string }
 
 func (d *delivery) orderKey() (key orderKey, ok bool) {
 	return orderKey{d.Source, storedKey(d.Key)}, d.Key != ""
 }
 
-// sharesKey reports whether one of the others has the key of d.
+// sharesKey reports whether d has a key, and one of the other messages has the same key.
 func (d *delivery) sharesKey(others []*delivery) bool {
 	key, ok := d.orderKey()
 	return ok && slices.ContainsFunc(others, func(o *delivery) bool {
@@ -80,18 +80,19 @@ func (d *delivery) claim(at time.Time) { d.state, d.since = claimed, at }
 
 func (d *delivery) settle(o Outcome) { d.outcome, d.state = o, settled }
 
-// retryAfter settles a delivery that failed, or whose next attempt is not due.
+// retryAfter settles a delivery as Retry that failed, or whose next attempt is not due.
 func (d *delivery) retryAfter(backoff time.Duration, err error) {
 	d.settle(Outcome{State: Retry, RetryAt: time.Now().Add(backoff), Err: err})
 }
 
-// postpone settles a delivery that has to be delivered again and did not fail.
+// postpone settles a delivery as Retry that did not fail.
 func (d *delivery) postpone(at time.Time, err error) {
 	d.outcome, d.state = Outcome{State: Retry, RetryAt: at, Err: err}, postponed
 }
 
-// apply settles the delivery by the stored row of its message. It reports whether an attempt is
-// due, and returns an error if the ID belongs to another payload.
+// apply settles the delivery according to the stored row of its message. If an attempt is due,
+// apply returns true and does not settle it. If the ID belongs to another payload, apply returns an
+// error.
 func (d *delivery) apply(row *db.KnownMessage) (due bool, mismatch error) {
 	d.attempts, d.hindered = row.Attempts, row.Hindered
 	if d.announced { // the row counts the current attempt
@@ -132,9 +133,10 @@ func byID(group []*delivery) map[db.MessageID]*delivery {
 }
 
 // rounds divides the messages of a call into rounds. An ID occurs once in a round, because a
-// transaction claims each ID once. Copies of a message become one delivery. A message that has the
-// ID of another payload goes into a later round, which finds the mismatch. If ordered, a message
-// goes into no earlier round than the messages of its key before it.
+// transaction can claim an ID only once. Messages with the same ID and payload become one delivery.
+// A message that has the ID of another payload goes into a later round, which detects the mismatch.
+// If ordered is true, a message goes into no earlier round than the messages of its key that
+// precede it.
 func rounds(messages []Message, ordered bool) (all [][]*delivery) {
 	type payload struct {
 		id   db.MessageID
@@ -166,8 +168,8 @@ func rounds(messages []Message, ordered bool) (all [][]*delivery) {
 	return all
 }
 
-// report writes the outcome to each position of the message in the call. If the first one is Done,
-// the others are duplicates.
+// report writes the outcome to each position that the message has in the call. If the outcome is
+// Done, all positions but the first get Duplicate.
 func (d *delivery) report(outcomes []Outcome) {
 	o := d.outcome
 	for _, i := range d.positions {

@@ -9,54 +9,59 @@
 //	default:                                    // Done, Duplicate, Dead: acknowledge it
 //	}
 //
-// [Batch] handles many messages in one transaction, and [Bulk] passes the new ones to one call of
-// the handler. One statement claims a thousand messages, and one COMMIT commits them. Package pull
-// has the loop of a consumer that takes messages from a broker.
+// [Batch] handles many messages in one transaction, and [Bulk] also passes all new messages to one
+// call of the handler. For a thousand messages, both need one statement that claims them and one
+// COMMIT. Package pull implements the loop of a consumer that takes messages from a broker.
 //
 // # Guarantees
 //
-// docs/messages-reference.md has each guarantee with its limits, and what each error of a handler
-// means.
+// docs/messages-reference.md describes each guarantee with its limits, and what each error of a
+// handler means.
 //
-//   - The row of a message, its effect, and the messages that the handler adds to an outbox are
-//     committed together, before the message is acknowledged. After a crash, all of them exist or
-//     none. The primary key (consumer, source, id) alone guarantees that a message is handled once.
-//   - If a handler fails, panics or ends its goroutine, its message is rolled back alone, and the
-//     other messages of the batch are committed. The attempt is counted in a transaction of its
-//     own, and the message comes again after a backoff. After the last attempt it is a dead letter
-//     with the reason and the payload, and only then acknowledged.
-//   - A hindered message is postponed uncounted: after a serialization failure, a deadlock, a
-//     locked row or a lost connection.
-//   - A consumer that fails with many messages in a row pauses: see [WithCircuit].
-//   - An ID belongs to one payload. The same ID with another payload is ErrMismatch, and a dead
-//     letter of its own. So is a message without an ID; it is never handled.
-//   - With [WithOrder], a message waits while an earlier one of its key has to be tried again.
+//   - The inbox stores a row for each message. This row, the writes of the handler, and the
+//     messages that it adds to an outbox are committed together, before the message is
+//     acknowledged. After a crash, either all of them exist or none. The primary key (consumer,
+//     source, id) of the row alone guarantees that a message is handled once.
+//   - If a handler fails, panics or ends its goroutine, only the effect of its message is rolled
+//     back. The other messages of the batch are committed. A separate transaction counts the
+//     attempt, and the message is tried again after a backoff. After the last attempt the message
+//     is stored as a dead letter, with the reason and the payload, and only then acknowledged.
+//   - A serialization failure, a deadlock, a locked row or a lost connection counts no attempt. The
+//     message is postponed.
+//   - After many failed messages in a row, the consumer pauses: see [WithCircuit].
+//   - An ID belongs to one payload. A message that has the ID of an earlier message but another
+//     payload is never handled: its error is ErrMismatch, and it becomes a separate dead letter. A
+//     message without an ID becomes a dead letter as well.
+//   - With [WithOrder], a message waits while an earlier message of its key has to be tried again.
 //
 // # Messages that kill their process
 //
-// The only trace of such a message is its redelivery. So a redelivered message is tried alone, in a
-// transaction of its own, and its attempt is counted before it begins. Message.Deliveries
-// distinguishes redeliveries; without it, a message that kills its process is not noticed. The
-// count stands if the attempt fails or never ends, and is withdrawn if the attempt ends in a way
-// that does not count. So an innocent message whose process is killed in each attempt becomes a
-// dead letter as well.
+// If a message kills its process, the only trace is that the broker delivers the message again. So
+// a redelivered message is tried alone in its transaction, and the attempt is counted before it
+// begins. Message.Deliveries marks redeliveries; without it, a message that kills its process is
+// not noticed. If the attempt fails or never ends, the count remains. If the attempt ends in a way
+// that does not count, the inbox takes the count back. A harmless message whose process is killed
+// during each attempt becomes a dead letter as well.
 //
 // # Dead letters and retention
 //
-// Dead letters are in idem.dead_letters until a person decides: see [List], [Redrive] and [Drop].
-// [RunRedrives] handles redriven messages from their own payloads, unless a delivery comes first.
+// Dead letters remain in the table idem.dead_letters until a person redrives or drops them: see
+// [List], [Redrive] and [Drop]. [RunRedrives] handles redriven messages with the payloads of their
+// dead letters, unless the broker delivers them first.
 //
-// The ID of a message is stored for [WithRetention]. That has to be at least as long as the broker
-// may deliver a message again: a later delivery is a new message.
+// [WithRetention] sets how long the ID of a message is stored. This time must be longer than the
+// time during which the broker may deliver the message again. A delivery after that time counts as
+// a new message.
 //
 // # Handlers
 //
-// A handler makes its writes on tx alone, and [Context] returns its context. Other effects are not
-// undone and may happen twice: use the message's ID as the idempotency key of an outside call, or
-// use package operation. If a handler commits by a SQL statement, its message is a dead letter at
-// once, and later messages of the batch are put back. If the process dies just then, these are
-// lost.
+// A handler makes all its writes in the transaction tx, and [Context] returns its context. Effects
+// outside of tx are not rolled back and may happen twice. For a call of another service, use the ID
+// of the message as the idempotency key, or use package operation. If a handler sends a COMMIT
+// statement, its message becomes a dead letter at once. The inbox then deletes the rows of later
+// messages of the batch, so that they are handled. If the process dies before that, these messages
+// are lost.
 //
-// The handlers of a batch share a transaction, with all that a handler leaves in it, such as SET
-// LOCAL or a temporary table.
+// The handlers of a batch share a transaction. So a handler also sees what earlier handlers have
+// left in it, such as a SET LOCAL or a temporary table.
 package inbox

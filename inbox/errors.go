@@ -11,9 +11,10 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// The reasons for which a message was not handled, besides an error of its handler.
+// The reasons why a message was not handled, other than an error of its handler.
 var (
-	// ErrMismatch: the ID of the message belongs to another payload. Its type is *MismatchError.
+	// ErrMismatch: the ID of the message belongs to another payload. The error in the Outcome is a
+	// *MismatchError.
 	ErrMismatch = errors.New("inbox: the ID belongs to a message with another payload; find the producer that used it twice")
 
 	// ErrInvalidName: the name of a consumer or a source, or the ID of a message, is not 1 to 512
@@ -33,19 +34,20 @@ var (
 	ErrElsewhere = errors.New("inbox: another process is handling the message")
 
 	// ErrSuspected: the last attempt at the message has no recorded end, so the message may have
-	// killed its process. A process tries one such message at a time.
+	// killed its process. A process tries one such message at a time, and this message waits for
+	// another.
 	ErrSuspected = errors.New("inbox: the last attempt at the message may have killed its process; it waits for another such message")
 
 	// ErrDead: an earlier delivery made the message a dead letter.
 	ErrDead = errors.New("inbox: the message is a dead letter; redrive or drop it")
 
-	// ErrKilled: the last attempt that WithMaxAttempts allows was announced and has no recorded
-	// end.
+	// ErrKilled: the message has used up the attempts of WithMaxAttempts. The last attempt was counted
+	// before it began, and has no recorded end.
 	ErrKilled = errors.New("inbox: the message kills its process: its last attempt has no recorded end")
 
-	// ErrTxAborted and ErrTxEnded are the errors of package idem. ErrTxAborted: a handler returned
-	// no error, but its transaction can no longer commit. ErrTxEnded: a handler ended the
-	// transaction.
+	// ErrTxAborted and ErrTxEnded are the errors of the same names in package idem. ErrTxAborted: a
+	// handler returned no error, but its transaction can no longer commit. ErrTxEnded: a handler
+	// committed or rolled back its transaction.
 	ErrTxAborted = txn.ErrAborted
 	ErrTxEnded   = txn.ErrEnded
 )
@@ -56,10 +58,11 @@ var (
 	errExited = errors.New("inbox: the handler ended its goroutine")
 )
 
-// MismatchError is the ErrMismatch of one message.
+// MismatchError is the error of a message whose ID belongs to another payload. It wraps
+// ErrMismatch.
 type MismatchError struct {
 	Source  string
-	Message string    // the ID, as it was delivered
+	Message string    // the ID of the message
 	Since   time.Time // when the message with the other payload was handled, or failed first
 }
 
@@ -85,7 +88,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// hint adds to an error of the database what its reader can do.
+// hint adds to an error of the database what its reader can do about it.
 func hint(err error) error {
 	switch {
 	case txn.HasCode(err, "42P01", "3F000", "42703", "42704"):

@@ -16,14 +16,15 @@ import (
 // HandleTx handles a message as Handle does, but in the caller's transaction. The writes of fn and
 // the ID of the message are committed or rolled back with tx. HandleTx does not retry, does not
 // wait for other processes, counts no attempt, and makes no dead letters. If fn fails, HandleTx
-// undoes the writes of fn and returns its error; tx stays usable, and the Outcome is Retry. A panic
-// of fn propagates. If the ID belongs to another payload, HandleTx returns ErrMismatch, and the
-// Outcome is Retry, so that Handle can make it a dead letter.
+// undoes the writes of fn and returns the error of fn; tx stays usable, and the Outcome is Retry. A
+// panic of fn propagates. If the ID belongs to another payload, HandleTx returns ErrMismatch. The
+// Outcome is then Retry, so that a later call of Handle can make the message a dead letter.
 //
-// The first 32 calls with the same tx run under a savepoint each. In a later call, an fn that fails
-// aborts tx.
+// Each of the first 32 calls with the same tx runs under a savepoint. Later calls have none, so if
+// fn fails in a later call, tx is aborted.
 //
-// HandleTx refuses WithOrder, WithLanes, WithCircuit, WithTxOptions and WithRetries.
+// HandleTx returns an error for the options WithOrder, WithLanes, WithCircuit, WithTxOptions and
+// WithRetries.
 func HandleTx(ctx context.Context, tx pgx.Tx, consumer string, m Message, fn func(tx pgx.Tx) error, opts ...Option) (Outcome, error) {
 	j := &joined{
 		consumer: newConsumer(nil, consumer, handler{}, opts),
@@ -48,7 +49,7 @@ type joined struct {
 	*consumer
 	delivery *delivery
 	part     *txn.Joined
-	previous string // the execution id that tx had before this call
+	previous string // the execution ID that was set in tx before this call
 	runs     int
 }
 
@@ -117,9 +118,10 @@ func (j *joined) handle(ctx context.Context, fn func(pgx.Tx) error) error {
 
 func (j *joined) retry(err error) { j.delivery.retryAfter(j.minBackoff, err) }
 
-// claim inserts the message as handled. If it cannot, it settles the delivery and returns false.
+// claim inserts the row of the message with the state handled. If there is nothing to handle now,
+// claim settles the delivery and returns false.
 func (j *joined) claim(ctx context.Context) (claimed bool, err error) {
-	// A short wait is enough for a purge that locks the row to pass.
+	// A purge may lock the row for a moment. This wait is long enough for it.
 	const lockWait = 20 * time.Millisecond
 	a := newAttempt(j.consumer, []*delivery{j.delivery}, lockWait)
 	a.ask = j.part.Ask

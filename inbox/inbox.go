@@ -16,18 +16,19 @@ import (
 // message. If an earlier call handled the message, the Outcome is Duplicate and fn is not called.
 // Consumers with different names each handle the message.
 //
-// fn makes its writes on tx. It must not keep tx, commit it or roll it back. Handle may call fn
+// fn makes its writes in tx. It must not keep tx, commit it or roll it back. Handle may call fn
 // several times, and rolls back each run but the last one. If fn returns an error, panics or ends
-// its goroutine, Handle rolls back, counts an attempt, and the Outcome says when to deliver the
-// message again. After as many attempts as WithMaxAttempts allows, the message is a dead letter.
+// its goroutine, Handle rolls back and counts an attempt, and the Outcome says when to deliver the
+// message again. After as many attempts as WithMaxAttempts allows, the message becomes a dead
+// letter.
 //
 // Handle counts no attempt if the context ended, the database is unavailable, the connection was
-// lost, a row was locked, or after a serialization failure or a deadlock. While the consumer is
+// lost, a row was locked, or a serialization failure or a deadlock occurred. While the consumer is
 // paused (see WithCircuit), the Outcome is Retry with ErrPaused, and fn is not called.
 //
-// Handle returns an error if an argument is invalid, and then no Outcome. It also returns an error
+// If an argument is invalid, Handle returns an error and no Outcome. Handle also returns an error
 // if the context ended or the database is unavailable, and ErrMismatch if the ID belongs to another
-// payload. In these cases the Outcome is valid.
+// payload. In these cases the Outcome is valid too.
 func Handle(ctx context.Context, pool *pgxpool.Pool, consumer string, m Message, fn func(tx pgx.Tx) error, opts ...Option) (Outcome, error) {
 	var h handler
 	if fn != nil {
@@ -44,11 +45,12 @@ func Handle(ctx context.Context, pool *pgxpool.Pool, consumer string, m Message,
 }
 
 // Batch handles many messages as Handle does, in one transaction if none of them fails. It calls fn
-// for each message that has to be handled, in their order. A failing message is rolled back alone;
-// the messages before and behind it are committed. WithLanes divides the messages among several
-// transactions that run side by side.
+// for each message that has to be handled, in the order of the slice. If fn fails for a message,
+// only this message is rolled back, and the others are committed. WithLanes divides the messages
+// among several transactions that run concurrently.
 //
-// Batch returns the Outcome of each message, in their order, unless an argument is invalid.
+// Batch returns the Outcome of each message, in the order of the slice, unless an argument is
+// invalid.
 func Batch(ctx context.Context, pool *pgxpool.Pool, consumer string, messages []Message, fn func(tx pgx.Tx, m Message) error, opts ...Option) ([]Outcome, error) {
 	return run(ctx, pool, consumer, messages, handlerOf(fn), opts)
 }
@@ -83,7 +85,8 @@ func run(ctx context.Context, pool *pgxpool.Pool, name string, messages []Messag
 	return outcomes, err
 }
 
-// handle handles messages in one lane, or in several side by side. It adds to data.
+// handle divides the messages into lanes, handles the lanes concurrently, and adds their counters
+// to data.
 func (c *consumer) handle(ctx context.Context, messages []Message, data *TraceHandledData) ([]Outcome, error) {
 	lanes := divide(messages, c.maxLanes())
 	outcomes := make([]Outcome, len(messages))
@@ -109,7 +112,7 @@ func (c *consumer) handle(ctx context.Context, messages []Message, data *TraceHa
 	running.Wait()
 	var stopped error
 	for i, lane := range calls {
-		if panics[i] != nil { // a panic of a Sealer, for example, is raised in the caller's goroutine
+		if panics[i] != nil { // raise a panic, of a Sealer for example, in the caller's goroutine
 			panic(panics[i])
 		}
 		data.add(&lane.data)
@@ -120,7 +123,7 @@ func (c *consumer) handle(ctx context.Context, messages []Message, data *TraceHa
 	return outcomes, hint(stopped)
 }
 
-// mismatchOf returns the error of an outcome if it is a mismatch.
+// mismatchOf returns the error of an outcome if it is ErrMismatch, or else nil.
 func mismatchOf(o Outcome) error {
 	if errors.Is(o.Err, ErrMismatch) {
 		return o.Err

@@ -6,15 +6,17 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// lane is a share of the messages of a call, handled in transactions of its own beside other lanes.
+// lane is a part of the messages of a call. Lanes are handled concurrently, each in transactions of
+// its own.
 type lane struct {
 	messages  []Message
-	positions []int // in the call
+	positions []int // indexes in the messages of the call
 }
 
-// divide divides messages among up to n lanes. A lane has all messages of a key, and all copies of
-// a message without a key, in their order. The next key goes to the lane with the fewest messages.
-// If messages with one ID have different keys, one lane has all messages.
+// divide divides messages among up to n lanes. All messages of a key are in one lane, in their
+// order. All copies of a message without a key are also in one lane. Each new key goes to the lane
+// with the fewest messages. If two messages have the same ID but different keys, there is only one
+// lane.
 func divide(messages []Message, n int) []lane {
 	groups, keys := make([]orderKey, len(messages)), map[db.MessageID]string{}
 	size := map[orderKey]int{}

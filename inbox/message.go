@@ -11,27 +11,28 @@ import (
 
 // Message is a message as a broker has delivered it.
 type Message struct {
-	// Source is where the message comes from: a topic, a stream, a provider. IDs of different
-	// sources are unrelated. A Source, like the name of a consumer, has 1 to 512 bytes of valid
-	// UTF-8 without control characters.
+	// Source is where the message comes from, such as a topic, a stream or a provider. The same ID in
+	// two sources means two messages. A Source, like the name of a consumer, has 1 to 512 bytes of
+	// valid UTF-8 without control characters.
 	Source string
-	// ID is the producer's name for the message. It is the same in each delivery. The rules of
-	// Source apply.
+	// ID is the producer's ID of the message, which is the same in each delivery. The rules for a
+	// Source apply to it as well.
 	ID string
 	// Key groups messages whose order matters, such as the ID of a customer. See WithOrder.
 	Key string
-	// Type names what happened, and Headers are what the producer sent beside the payload. Handlers
-	// get them, and dead letters keep the first 255 bytes of Type, and Headers of up to 64 KiB.
-	// They do not identify a message: another delivery with another Type is a duplicate.
+	// Type names the kind of event, and Headers are what the producer sent in addition to the payload.
+	// Handlers receive both. Dead letters store the first 255 bytes of Type, and Headers of up to 64
+	// KiB. Type and Headers do not identify a message: another delivery with another Type is a
+	// duplicate.
 	Type    string
 	Headers map[string]string
 	Payload []byte
 
-	// Deliveries is how often the broker has delivered the message, this delivery included, or 0 if
+	// Deliveries is how often the broker has delivered the message, including this delivery, or 0 if
 	// the broker does not report it. From the second delivery on, each attempt is counted before it
-	// begins, so that a message that kills its process becomes a dead letter. If the broker does
-	// not report deliveries, set 2 for every message that may have been delivered before, such as
-	// the first ones after a restart.
+	// begins, so that a message that kills its process becomes a dead letter. If the broker does not
+	// report deliveries, set 2 for every message that may have been delivered before, such as the
+	// first messages after a restart.
 	Deliveries int
 }
 
@@ -55,8 +56,8 @@ func checkName(what, name string) error {
 	return fmt.Errorf("%w: the %s %s", ErrInvalidName, what, problem)
 }
 
-// storedKey returns a key as it is stored: a key that Postgres cannot store, or a long one, as its
-// hash. Keys come from producers and need not follow any rule.
+// storedKey returns a key as it is stored. A key that is too long, or that Postgres cannot store,
+// is replaced by its hash, because keys come from producers and need not follow any rule.
 func storedKey(key string) string {
 	if utf8.ValidString(key) && len(key) <= maxName && !strings.Contains(key, "\x00") {
 		return key
@@ -66,7 +67,7 @@ func storedKey(key string) string {
 }
 
 // substituteID returns the ID of the dead letter of a message whose own ID is invalid or belongs to
-// another message. It is the same in each delivery.
+// another message. The result is the same for each delivery.
 func substituteID(id string, hash [32]byte) string {
 	sum := sha256.New()
 	sum.Write(hash[:])
@@ -82,8 +83,8 @@ func substituteID(id string, hash [32]byte) string {
 // defines them.
 type Trace struct{ Parent, State string }
 
-// traceOf returns the trace of a message that has one. It ignores the case of headers, which
-// brokers change.
+// traceOf returns the trace of a message that has one. It ignores the case of header names, because
+// brokers may change the case.
 func traceOf(m *Message) (t Trace, ok bool) {
 	for name, value := range m.Headers {
 		switch {

@@ -12,7 +12,7 @@ import (
 )
 
 // Observer is notified of each call, for metrics and logs. Its methods run in the goroutine of the
-// call and must be quick. They get no payload and no ID.
+// call and must be quick. They receive no payload and no ID.
 //
 // [LogObserver] logs calls, and package idemotel has an Observer for OpenTelemetry.
 type Observer interface {
@@ -23,19 +23,19 @@ type Observer interface {
 // TraceHandledData describes a call.
 type TraceHandledData struct {
 	Consumer string
-	Messages int  // in the call
+	Messages int  // number of messages in the call
 	Joined   bool // the call was HandleTx
 
 	Done, Duplicates, Retried, Died int // messages by outcome
-	Mismatches                      int // among Died
+	Mismatches                      int // dead letters because of ErrMismatch, included in Died
 	Failures                        int // attempts that failed and were counted
 	Hindered                        int // attempts that were hindered, or failed in a probe of WithCircuit; not counted
 	Paused                          int // messages that were postponed while the consumer was paused
-	Runs                            int // of the handler, committed or not
+	Runs                            int // calls of the handler, whether they were committed or not
 	Transactions                    int
 
 	Duration time.Duration
-	Err      error      // what the call returned
+	Err      error      // the error that the call returned
 	Cause    idem.Cause // the kind of Err
 }
 
@@ -67,15 +67,15 @@ func (t *TraceHandledData) add(lane *TraceHandledData) {
 	t.Transactions += lane.Transactions
 }
 
-// HandlerObserver is an Observer that is also notified of each run of a handler. If one of its two
-// methods panics, the attempt fails and is counted. A panic of TraceHandled propagates to the
-// caller, when the messages are handled already.
+// HandlerObserver is an Observer that is also notified of each run of a handler. If
+// TraceHandlerStart or TraceHandlerEnd panics, the attempt fails and is counted. A panic of
+// TraceHandled propagates to the caller, although the messages are handled by then.
 type HandlerObserver interface {
 	Observer
 	// TraceHandlerStart returns the context of the handler, which is ctx or derived from ctx. See
 	// Context.
 	TraceHandlerStart(ctx context.Context, data TraceHandlerStartData) context.Context
-	// TraceHandlerEnd gets the context that TraceHandlerStart has returned. It is called even if
+	// TraceHandlerEnd receives the context that TraceHandlerStart has returned. It is called even if
 	// the handler panics.
 	TraceHandlerEnd(ctx context.Context, data TraceHandlerEndData)
 }
@@ -83,20 +83,22 @@ type HandlerObserver interface {
 // TraceHandlerStartData describes the start of a handler.
 type TraceHandlerStartData struct {
 	Consumer string
-	Messages int     // 1, or more in Bulk
-	Traces   []Trace // of the messages that have one
+	Messages int     // 1, or several with Bulk
+	Traces   []Trace // the traces of the messages that have one
 }
 
-// TraceHandlerEndData describes the end of a handler. Its writes may still be rolled back.
+// TraceHandlerEndData describes the end of a handler. The writes of the handler may still be rolled
+// back.
 type TraceHandlerEndData struct {
 	Duration time.Duration
 	Err      error
 	Cause    idem.Cause
 }
 
-// Observers returns an observer that notifies each of list: of a start in this order, and of an end
-// in the reverse order. Each gets the context that the previous one has returned. A nil observer is
-// left out. Observers returns nil if none is left.
+// Observers returns an Observer that notifies all observers of list: at the start of a handler in
+// this order, and at an end in the reverse order. TraceHandlerStart of each observer receives the
+// context that the previous observer has returned. Nil observers are left out. If list contains no
+// other observers, Observers returns nil.
 func Observers(list ...Observer) Observer {
 	all := observers(slices.DeleteFunc(slices.Clone(list), func(o Observer) bool { return o == nil }))
 	switch len(all) {
@@ -116,11 +118,11 @@ func (all observers) TraceHandled(ctx context.Context, data TraceHandledData) {
 	}
 }
 
-// handlerContext is the context of a handler that several observers see. The embedded context is
-// that of the last one.
+// handlerContext is the context of a handler with several observers. The embedded context is the
+// one that the last observer has returned.
 type handlerContext struct {
 	context.Context
-	each []context.Context // that an observer has returned
+	each []context.Context // the contexts that the observers have returned
 }
 
 func (all observers) TraceHandlerStart(ctx context.Context, data TraceHandlerStartData) context.Context {
@@ -151,9 +153,9 @@ func (all observers) TraceHandlerEnd(ctx context.Context, data TraceHandlerEndDa
 //	Warn    the consumer is paused, or the call returned an error
 //	Error   a message became a dead letter
 //
-// The line has the name of the consumer and numbers. It has no ID, no key and no text of an error,
-// which may contain personal data; it has the Cause of the error instead. The outcomes have the
-// errors, and idem.dead_letters has their texts.
+// The line has the name of the consumer, numbers, and the Cause of an error. It has no ID, no key
+// and no text of an error, because these may contain personal data. The errors are in the outcomes,
+// and their texts in idem.dead_letters.
 func LogObserver(logger *slog.Logger) Observer { return logObserver{logger} }
 
 type logObserver struct{ logger *slog.Logger }

@@ -23,7 +23,8 @@ const (
 	DefaultCircuitPause    = time.Minute
 )
 
-// Option changes how messages are handled. A slice of options may be kept and shared.
+// Option changes how messages are handled. A slice of options may be used for many calls, also
+// concurrently.
 type Option func(*settings)
 
 type settings struct {
@@ -34,23 +35,23 @@ type settings struct {
 	retries     int
 	ordered     bool
 	lanes       int
-	circuit     int // failures in a row; 0 turns the circuit off
+	circuit     int // failures in a row that open the circuit; 0 turns the circuit off
 	maxPause    time.Duration
 	txOptions   pgx.TxOptions
 	sealer      idem.Sealer
 	observer    Observer
 	limits      limits
-	forPoolOnly string // the first option that HandleTx does not support
+	forPoolOnly string // the name of the first option that HandleTx does not support
 	err         error
 }
 
-// limits are the times that a call waits. Only tests change them.
+// limits are the times for which a call waits. Only tests change them.
 type limits struct {
 	txn      txn.Limits
-	lockWait time.Duration // for a message that another process is handling
-	divide   time.Duration // how long a group is halved to find such messages
-	turn     time.Duration // for acquireTurn
-	resolve  time.Duration // for the outcome of a COMMIT in doubt
+	lockWait time.Duration // waiting for a message that another process is handling
+	divide   time.Duration // halving groups to find such messages
+	turn     time.Duration // waiting in acquireTurn
+	resolve  time.Duration // reading the outcome of a COMMIT in doubt
 }
 
 var defaultLimits = limits{txn: txn.DefaultLimits, lockWait: time.Second, divide: 3 * time.Second, turn: 5 * time.Second, resolve: 5 * time.Second}
@@ -85,8 +86,8 @@ func (s *settings) poolOnly(name string) {
 	}
 }
 
-// CheckOptions returns the error that a call with these options would return. It lets a program
-// that keeps options check them when it starts.
+// CheckOptions returns the error that a call with these options would return. A program can use it
+// to check its options when it starts.
 func CheckOptions(opts ...Option) error { return newSettings(opts).err }
 
 // WithMaxAttempts sets after how many failed attempts a message becomes a dead letter. The default
@@ -100,10 +101,10 @@ func WithMaxAttempts(n int) Option {
 	}
 }
 
-// WithBackoff sets the backoff of a message after its first failed attempt, and the maximum. The
-// backoff doubles with each attempt, with some jitter. The defaults are 1 second and 10 minutes.
-// The backoff of a hindered message, for example one whose handler found a lock, is at most 30
-// seconds, or min if that is longer.
+// WithBackoff sets the backoff of a message: min after the first failed attempt, and at most max.
+// The backoff doubles with each attempt, with some jitter. The defaults are 1 second and 10
+// minutes. If a message did not fail but was hindered, for example by a locked row, its backoff is
+// at most 30 seconds, or min if that is longer.
 func WithBackoff(min, max time.Duration) Option {
 	return func(s *settings) {
 		if min < time.Millisecond || max < min {
@@ -113,17 +114,19 @@ func WithBackoff(min, max time.Duration) Option {
 	}
 }
 
-// WithCircuit sets after how many failures in a row the circuit of the consumer opens in this
-// process, and the longest pause. A handled message starts the count anew, so a few failing
-// messages among others do not open the circuit. While the circuit is open, all messages of the
-// consumer and pool are postponed uncounted: their Outcome is Retry with ErrPaused.
+// WithCircuit configures the circuit breaker of the consumer in this process. failures is the
+// number of failures in a row after which the circuit opens, and longest is the longest pause. A
+// handled message starts the count anew, so a few failing messages among others do not open the
+// circuit. While the circuit is open, all messages of the consumer and pool are postponed and no
+// attempt is counted: their Outcome is Retry with ErrPaused.
 //
 // After each pause, a probe tries messages one by one. If one of them is handled, the circuit
 // closes. If all fail, only the attempt of the first one counts, and the next pause is twice as
 // long.
 //
-// The first pause is the min of WithBackoff. The defaults are 20 failures and a minute, or the max
-// of WithBackoff if that is shorter. 0 failures turn the circuit off.
+// The first pause is the min of WithBackoff. By default, the circuit opens after 20 failures, and
+// the longest pause is a minute, or the max of WithBackoff if that is shorter. 0 failures turn the
+// circuit off.
 func WithCircuit(failures int, longest time.Duration) Option {
 	return func(s *settings) {
 		s.poolOnly("WithCircuit")
@@ -134,9 +137,10 @@ func WithCircuit(failures int, longest time.Duration) Option {
 	}
 }
 
-// WithRetention sets how long the ID of a message is stored after the message was handled. It has
-// to exceed the longest time after which the broker may deliver the message again. For a topic that
-// may be read again from its beginning, that is the retention of the topic. The default is 7 days.
+// WithRetention sets how long the ID of a message is stored after the message was handled. The time
+// must be longer than any time after which the broker may deliver the message again. For a topic
+// that may be read again from its beginning, that is the retention of the topic. The default is 7
+// days.
 func WithRetention(d time.Duration) Option {
 	return func(s *settings) {
 		if d < time.Millisecond || d > 100*365*24*time.Hour {
@@ -147,9 +151,9 @@ func WithRetention(d time.Duration) Option {
 }
 
 // WithOrder keeps the order of each key: a message waits while an earlier message of the same
-// source and key has to be tried again. The broker has to deliver the messages of a key to one call
-// at a time, in order, as a partition does. Messages without a key have no order. WithOrder costs a
-// round trip for each call with keys.
+// source and key has to be tried again. The broker has to deliver the messages of a key in order
+// and to one call at a time, as with a Kafka partition. Messages without a key have no order.
+// WithOrder costs a round trip for each call that has messages with keys.
 func WithOrder() Option {
 	return func(s *settings) {
 		s.poolOnly("WithOrder")
@@ -158,13 +162,14 @@ func WithOrder() Option {
 }
 
 // WithLanes lets Batch and Bulk handle several keys concurrently. The messages of a call are
-// divided into up to n lanes. Each lane has transactions and a goroutine of its own. The messages
-// of a key are in one lane, in their order; a message without a key is in any lane. Failures have
-// the same effect as without lanes. n is 1 by default, and at most 256.
+// divided into up to n lanes. Each lane has its own transactions and its own goroutine. All
+// messages of a key are in one lane, in their order; a message without a key may be in any lane.
+// Failures have the same effect as without lanes. n is 1 by default, and at most 256.
 //
-// Lanes help handlers that wait for their statements or for other services. Each lane needs a
-// connection of the pool, and a call uses at most all connections but one. Handlers that write the
-// same row, such as a total, wait for each other or run again after a deadlock.
+// Lanes help if handlers mostly wait, for the database or for other services. Each lane needs a
+// connection of the pool, and a call leaves at least one connection unused. If handlers in several
+// lanes write the same row, such as a total, they wait for each other or run again after a
+// deadlock.
 func WithLanes(n int) Option {
 	return func(s *settings) {
 		s.poolOnly("WithLanes")
@@ -177,7 +182,7 @@ func WithLanes(n int) Option {
 
 const maxLanes = 256
 
-// WithSealer encrypts the payloads and headers of dead letters at rest. See package seal.
+// WithSealer encrypts the payloads and headers of dead letters in the database. See package seal.
 func WithSealer(sealer idem.Sealer) Option {
 	return func(s *settings) {
 		if sealer == nil {
@@ -193,8 +198,8 @@ func WithSealer(sealer idem.Sealer) Option {
 	}
 }
 
-// WithTxOptions sets the isolation level and the other options of the transactions. The default is
-// that of the database.
+// WithTxOptions sets the options of the transactions in which handlers run, such as the isolation
+// level. By default these transactions have the isolation level of the database.
 func WithTxOptions(txOptions pgx.TxOptions) Option {
 	return func(s *settings) {
 		s.poolOnly("WithTxOptions")
@@ -205,9 +210,9 @@ func WithTxOptions(txOptions pgx.TxOptions) Option {
 	}
 }
 
-// WithRetries sets how often a transaction is run again at once after a serialization failure, a
-// deadlock, or a COMMIT that turned out to have failed. Then its messages are postponed. The
-// default is 3.
+// WithRetries sets how often a transaction is retried at once after a serialization failure, a
+// deadlock, or a COMMIT that turned out to have failed. If the last retry fails as well, the
+// messages of the transaction are postponed. The default is 3.
 func WithRetries(n int) Option {
 	return func(s *settings) {
 		s.poolOnly("WithRetries")
@@ -218,7 +223,8 @@ func WithRetries(n int) Option {
 	}
 }
 
-// WithObserver notifies observer of each call. Several observers combine as Observers does.
+// WithObserver notifies observer of each call. If it is used several times, Observers combines the
+// observers.
 func WithObserver(observer Observer) Option {
 	return func(s *settings) { s.observer = Observers(s.observer, observer) }
 }

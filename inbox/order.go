@@ -8,15 +8,15 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// arrange puts all new messages of a round into one group, and each redelivered message into a
-// group of its own, so that its attempt can be announced. If ordered, the groups keep the order of
-// each key.
+// arrange divides a round into groups. Each redelivered message gets a group of its own, so that
+// its attempt can be counted in advance. All new messages share one group. If ordered is true,
+// there may be more groups, because the groups keep the order of each key.
 func arrange(round []*delivery, ordered bool) (groups [][]*delivery) {
 	for len(round) > 0 {
 		var first, later []*delivery
 		var alone [][]*delivery
-		// A new message waits behind a redelivered one of its key, and all wait behind a waiting
-		// one.
+		// A new message goes into a later group than a redelivered message of its key. All messages of
+		// the key after that message go into a later group as well.
 		redelivered, waiting := map[orderKey]bool{}, map[orderKey]bool{}
 		for _, d := range round {
 			key, ok := d.orderKey()
@@ -38,8 +38,8 @@ func arrange(round []*delivery, ordered bool) (groups [][]*delivery) {
 	return groups
 }
 
-// retryBehindStored settles the messages that have to wait for a message of an earlier call. all
-// are the messages of this call, in their order.
+// retryBehindStored settles messages with the outcome Retry if they have to wait for a failing
+// message of an earlier call. all contains the messages of this call, in their order.
 func retryBehindStored(ctx context.Context, c *consumer, all []*delivery) error {
 	query := db.FailingMessages{Consumer: c.name}
 	byKey := map[orderKey][]*delivery{}
@@ -77,8 +77,8 @@ func retryBehindStored(ctx context.Context, c *consumer, all []*delivery) error 
 	if len(waiting) == 0 {
 		return nil
 	}
-	// A message that is handled or dead does not wait: the broker delivers it before the failing
-	// ones of its key, and would deliver none of these until it is acknowledged.
+	// A message that is handled or dead does not wait. The broker may deliver it before the failing
+	// messages of its key, and deliver these only after it is acknowledged.
 	rows, err := c.stored(ctx, waiting)
 	over := map[db.MessageID]bool{}
 	for i := range rows {
@@ -92,11 +92,11 @@ func retryBehindStored(ctx context.Context, c *consumer, all []*delivery) error 
 	return err
 }
 
-// blockedBy reports whether d has to wait for one of the failing messages of its key, and how long
-// the attempt of that message is not due. failing is sorted by the time of the first failure. d
-// does not wait for a message that failed first at the same time as d or later. It does not wait
-// for a message that is behind d in this call, nor for one that is before d in this call and is
-// tried now.
+// blockedBy reports whether d has to wait for a failing message of its key, and returns how long it
+// takes until the next attempt at that message is due. failing is sorted by the time of the first
+// failure. If d has failed itself, it waits only for messages that failed before d first failed. It
+// does not wait for a message that follows it in this call, or for an earlier message of this call
+// that this call tries now.
 func blockedBy(d *delivery, earlier, later []*delivery, failing []db.FailingMessage) (left time.Duration, blocked bool) {
 	own := slices.IndexFunc(failing, func(f db.FailingMessage) bool { return f.MessageID == d.id() })
 	for _, f := range failing {
@@ -114,8 +114,8 @@ func blockedBy(d *delivery, earlier, later []*delivery, failing []db.FailingMess
 	return 0, false
 }
 
-// postponeBehind postpones the messages that have to wait for a message of this call with the
-// outcome Retry. all are the messages of this call, in their order.
+// postponeBehind postpones messages that follow a message of their key with the outcome Retry in
+// this call. all contains the messages of this call, in their order.
 func postponeBehind(all []*delivery) {
 	blocking := map[orderKey]*delivery{}
 	for _, d := range all {

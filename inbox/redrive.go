@@ -20,9 +20,9 @@ type RedriveConfig struct {
 	// Every is how often RunRedrives looks for redriven messages, 5 seconds by default. After an
 	// error it backs off, up to a minute.
 	Every time.Duration
-	// Options are those of the consumer.
+	// Options are the options of the consumer, as for Batch.
 	Options []Option
-	// Logger is where errors are logged. The default is slog.Default().
+	// Logger logs errors. The default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -30,11 +30,11 @@ const (
 	redriveEvery      = 5 * time.Second
 	maxRedriveBackoff = time.Minute
 	redriveBatch      = 100
-	redriveBytes      = 16 << 20 // of payloads in one batch
+	redriveBytes      = 16 << 20 // maximum bytes of payloads in one batch
 )
 
-// RunRedrives handles the redriven messages of a consumer until ctx ends. The consumers of the
-// adapters that have a Run call it. It returns an error only if an argument is invalid.
+// RunRedrives handles the redriven messages of a consumer until ctx ends. The Run methods of the
+// adapters' consumers call it. RunRedrives returns an error only if an argument is invalid.
 func RunRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, fn func(tx pgx.Tx, m Message) error, config RedriveConfig) error {
 	if err := newConsumer(pool, consumer, handlerOf(fn), config.Options).check(nil); err != nil {
 		return err
@@ -71,8 +71,9 @@ func RunRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, fn fu
 func (o Outcome) hasEffect() bool { return o.State == Done || o.State == Duplicate }
 
 // HandleRedrives handles the redriven messages of a consumer that are due, as Batch does, and
-// returns them with their outcomes. It handles at most limit messages with 16 MiB of payload
-// together. It costs one query if no message was redriven. RunRedrives calls it periodically.
+// returns them with their outcomes. It handles at most limit messages, with up to 16 MiB of
+// payloads in total. It costs one query if no message was redriven. RunRedrives calls it
+// periodically.
 func HandleRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, limit int, fn func(tx pgx.Tx, m Message) error, opts ...Option) ([]Message, []Outcome, error) {
 	s := newSettings(opts)
 	if s.err != nil {
@@ -101,7 +102,7 @@ func HandleRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, li
 			handled = append(handled, db.MessageID{Source: messages[i].Source, ID: messages[i].ID})
 		}
 	}
-	if len(handled) > 0 { // a message without a row in idem.inbox still has its dead letter
+	if len(handled) > 0 { // the row of a message in idem.inbox may be gone while its dead letter still exists
 		group := db.NewMessages(consumer, len(handled), func(i int) (db.MessageID, [32]byte) { return handled[i], [32]byte{} })
 		err = errors.Join(err, query(ctx, pool, db.ForgetRedrives{Messages: group}))
 	}

@@ -9,15 +9,15 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// kind says how an attempt ended, and so what to do next.
+// kind says how an attempt ended, which decides what to do next.
 type kind int
 
 const (
 	handled  kind = iota // the claimed messages are committed
 	failed               // a handler failed, which counts against its message
-	hindered             // something else hindered a handler, and may not hinder others
+	hindered             // a lock or a lost connection, for example, hindered the handler of one message
 	txEnded              // a handler ended the transaction itself
-	rerun                // rolled back or in doubt, for a reason that may be gone in another run
+	rerun                // rolled back or in doubt; another run may succeed
 	locked               // another process is handling one of the messages
 	stopped              // the context has ended or the database is unavailable: the call ends
 )
@@ -25,14 +25,14 @@ const (
 // result is the end of an attempt.
 type result struct {
 	kind    kind
-	message *delivery // whose handler failed or was hindered; nil if that is unknown
+	message *delivery // the message whose handler failed or was hindered; nil if it is unknown
 	err     error
 	inDoubt bool // COMMIT was sent, and its outcome is unknown
 }
 
-// exhausted returns the result of an attempt that has used up its reruns. Serialization failures
-// and deadlocks count against no message. An error that looks like a stale prepared statement, but
-// occurs on new connections as well, is an error in a statement of the handler.
+// exhausted returns the result of an attempt whose retries are used up. Serialization failures and
+// deadlocks do not count against a message. A stale prepared statement does count: the error has
+// occurred on new connections as well, so it comes from a statement of the handler.
 func (r result) exhausted() result {
 	r.kind = hindered
 	if txn.Stale(r.err) {
@@ -41,10 +41,10 @@ func (r result) exhausted() result {
 	return r
 }
 
-// kindOfHandlerError returns what the error of a handler, or of its COMMIT, means. connLost reports
-// whether the connection of tx is closed: an error such as io.EOF alone usually comes from
-// something else that the handler did. If the database is unavailable, recording the result fails,
-// and the call ends then.
+// kindOfHandlerError returns what the error of a handler, or of its COMMIT, means. connLost is true
+// if the connection of tx is closed. The error alone does not show that: an error such as io.EOF
+// usually comes from something else that the handler did. If the database is unavailable, the
+// result cannot be recorded, and that ends the call later.
 func kindOfHandlerError(ctx context.Context, err error, connLost bool) kind {
 	var pgErr *pgconn.PgError
 	switch {
@@ -62,8 +62,8 @@ func kindOfHandlerError(ctx context.Context, err error, connLost bool) kind {
 	return failed
 }
 
-// kindOfDatabaseError returns what the error of a statement of this package means. It counts
-// against no message.
+// kindOfDatabaseError returns what the error of a statement of this package means. None of the
+// kinds that it returns counts an attempt.
 func kindOfDatabaseError(ctx context.Context, err error) kind {
 	switch {
 	case ctx.Err() != nil:

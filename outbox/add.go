@@ -18,19 +18,20 @@ import (
 //
 // A message with a NotBefore is inserted into a table of its own and waits there until it is due.
 //
-// Messages of one topic and key are published in the order in which they were added. Between
-// transactions this is the order of their INSERTs. So a transaction that adds a message of a key
-// should hold a lock on a row of that key first, as a transaction does that has changed the row.
+// Messages of one topic and key are published in the order in which they were added. If two
+// transactions add messages of a key, the order of their INSERTs decides, not the order of their
+// COMMITs. So each transaction should first lock a row that belongs to the key, such as the row of
+// an order. A transaction that has updated the row has locked it.
 //
-// Add sets the ID of a message without one. Given a slice, as in Add(ctx, tx, messages...), it
-// writes the IDs into the slice, so a transaction that is run again adds its messages under the
-// same IDs. NewID returns an ID beforehand. Two messages of one Add cannot have the same ID, even
-// under two topics.
+// Add sets the ID of each message without one. If the messages are passed as a slice, as in
+// Add(ctx, tx, messages...), Add writes the IDs into the slice. So if the transaction is retried
+// with this slice, its messages keep their IDs. NewID returns an ID for a caller that needs it
+// before Add. Two messages of one call of Add must have different IDs, even if their topics differ.
 //
-// With a context of WithCarrier, Add stores the headers of the Carrier with each message. A message
-// that has one of these headers itself gets none of them. If a message has the header traceparent,
-// Add also writes traceparent and tracestate into the column tracingspancontext, which Debezium
-// reads.
+// If ctx has a Carrier (see WithCarrier), Add stores the headers of the Carrier with each message.
+// If a message already has a header of one of these names, Add stores none of the Carrier's headers
+// with it. If a message has the header traceparent, Add also writes traceparent and tracestate into
+// the column tracingspancontext, which Debezium reads.
 //
 // Add returns ErrInvalid if a message exceeds a limit or has an ID that is not a UUID.
 func Add(ctx context.Context, tx pgx.Tx, messages ...Message) error {
@@ -48,8 +49,9 @@ func Add(ctx context.Context, tx pgx.Tx, messages ...Message) error {
 	return nil
 }
 
-// Queue is Add for a batch that the caller sends in a transaction. It costs no round trip of its
-// own.
+// Queue adds messages to the outbox as Add does, by a statement that it appends to batch. The
+// caller must send the batch in a transaction. Queue costs no round trip of its own. It adds no
+// headers of a Carrier, and the commit of its transaction wakes no relay.
 func Queue(batch *pgx.Batch, messages ...Message) error {
 	if batch == nil {
 		return errors.New("outbox: batch is nil")
@@ -61,7 +63,8 @@ func Queue(batch *pgx.Batch, messages ...Message) error {
 	return err
 }
 
-// rows returns the INSERT of messages, and sets their IDs. carried are headers of the Carrier.
+// rows returns the INSERT of messages, and sets their missing IDs. carried contains the headers of
+// the Carrier.
 func rows(messages []Message, carried map[string]string) (*db.AddMessages, error) {
 	n := len(messages)
 	add := &db.AddMessages{
@@ -119,15 +122,15 @@ func traceProperties(headers map[string]string) string {
 
 var escapeProperty = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
 
-// Carrier writes headers that messages take over from the context in which they are added, such as
-// a trace context. Package idemotel has one.
+// Carrier writes values of a context, such as a trace context, into the headers of the messages
+// that are added with this context. Package idemotel implements a Carrier.
 type Carrier interface {
 	Carry(ctx context.Context, headers map[string]string)
 }
 
-// WithCarrier returns a context with which Add stores the headers of c with each message. A program
-// sets it on an outer context, such as the BaseContext of an http.Server. Add calls c with the
-// context that it was given.
+// WithCarrier returns a copy of ctx that contains c. Add calls c with its own context, and stores
+// the headers from c with each message. A program usually sets c once on an outer context, such as
+// the BaseContext of an http.Server.
 func WithCarrier(ctx context.Context, c Carrier) context.Context {
 	return context.WithValue(ctx, carrierKey{}, c)
 }
@@ -145,8 +148,8 @@ func carrierHeaders(ctx context.Context) map[string]string {
 	return headers
 }
 
-// headersWith returns the headers of m together with those of the Carrier. If the two have a name
-// in common, or exceed a limit together, it returns the headers of m alone.
+// headersWith returns the headers of m together with carried, the headers of the Carrier. If a name
+// occurs in both, or if both together exceed a limit, it returns the headers of m alone.
 func (m *Message) headersWith(carried map[string]string) map[string]string {
 	if len(carried) == 0 {
 		return m.Headers

@@ -15,84 +15,90 @@ import (
 
 // RelayConfig configures a Relay. The zero value is valid.
 type RelayConfig struct {
-	// Name and Topics divide an outbox among several relays, such as those of two services with one
-	// database, or of one service with two brokers. Each of Topics is a topic, or a prefix that
-	// ends in *. The database records them under Name. A relay without Topics publishes every topic
-	// that no recorded relay has. Run returns ErrTopicTaken if another Name has one of the Topics.
+	// Name and Topics divide an outbox among several relays, such as the relays of two services with
+	// one database, or of one service with two brokers. Each of Topics is a topic, or a prefix
+	// followed by *. The database records Topics under Name. A relay without Topics publishes every
+	// topic that is recorded for no other relay. Run returns ErrTopicTaken if one of the Topics is
+	// recorded under another Name.
 	//
-	// When a rollout changes the Topics of a Name, a process that relays keeps its own Topics until
-	// it ends, and the next one uses its own. To move a topic to another Name, first remove it from
-	// the Topics of the relay that has it. ForgetRelay removes a Name.
+	// When a rollout changes the Topics of a Name, the running relay keeps the old Topics until its
+	// process ends. The relay that takes over then uses the Topics of its own configuration. To move a
+	// topic to another Name, first remove the topic from the Topics of its present relay. ForgetRelay
+	// removes a Name and its recorded topics.
 	Name   string
 	Topics []string
 
-	// MaxAttempts is the number of failed attempts after which a message is dead-lettered. The
-	// default is 10. An attempt counts if the Publisher has named the message, or has refused it in
-	// a round of single calls in which it has accepted another: see Publisher. Nothing counts while
-	// a destination is unavailable.
+	// MaxAttempts is the number of failed attempts after which a message is dead-lettered. The default
+	// is 10. An attempt counts if the Publisher has named the message in a PublishError. After errors
+	// that name no message, the relay publishes messages one by one, and an attempt counts if a
+	// message fails while others succeed: see Publisher. No attempt counts while a destination is
+	// unavailable.
 	MaxAttempts int
 
-	// MaxOutage is how long a message may wait for an unavailable destination, from its Add, before
-	// it is dead-lettered with the class "unavailable". This relay must also have found the
-	// destination unavailable for an hour without an interruption, or for MaxOutage if that is
-	// less. The default is no limit.
+	// MaxOutage is how long a message may wait for an unavailable destination before it is
+	// dead-lettered with the class "unavailable". The time counts from Add, or from NotBefore if that
+	// is later. Before the relay dead-letters a message, it must itself have found the destination
+	// unavailable for an hour without an interruption, or for MaxOutage if that is less. The default
+	// is no limit.
 	MaxOutage time.Duration
 
-	// MinPause and MaxPause bound the backoff of a message after a failed attempt, which doubles
+	// MinPause and MaxPause bound the backoff of a message after a failed attempt. The backoff doubles
 	// from one attempt to the next. The defaults are half a second and 5 minutes. The backoff of an
-	// unavailable destination is at least MinPause, and at most 30 seconds, or MaxPause if that is
+	// unavailable destination is at least MinPause. It is at most 30 seconds, or MaxPause if that is
 	// less.
 	MinPause, MaxPause time.Duration
 
-	// BatchSize is the maximum number of messages in a call of the Publisher and in a read: up to
-	// 10,000, by default 1,000. The relay reads the next batch while a call is in progress. It removes
-	// published messages within 50 ms after their call; if the process dies before, they are
-	// published again.
+	// BatchSize is the maximum number of messages in a call of the Publisher: up to 10,000, by default
+	// 1,000. A read of the outbox fetches as many rows for each stream. It fetches up to 32 times as
+	// many while it has to skip most of the rows, for example because their destinations have no room.
+	// The relay reads the next batch while a call is in progress. It removes published messages within
+	// 50 ms after their call. If the process dies before the removal, they are published again.
 	BatchSize int
 
-	// MaxInHand bounds the bytes of payloads and headers in memory if the Publisher is a Divider:
-	// in the queues and calls of all destinations and streams together, plus one message. A
-	// destination uses at most a thirty-second of the free memory, so that its large messages block
-	// no other. The default is 256 MiB. A read returns new messages of up to an eighth of
-	// MaxInHand, divided among the streams, and at most 16 MiB. It returns retries up to the same
-	// limit in addition.
+	// MaxInHand bounds the bytes of payloads and headers in memory if the Publisher is a Divider. It
+	// covers the queues and calls of all destinations and streams together; one message may exceed it.
+	// A destination that has a message in memory may use a thirty-second of the free memory, so that
+	// its large messages block no other destination. The default is 256 MiB. A read returns new
+	// messages of up to an eighth of MaxInHand, divided by the number of streams, and at most 16 MiB.
+	// It also returns messages that are due for a retry, up to the same number of bytes again.
 	MaxInHand int
 
-	// Poll is the maximum time between two reads of an empty outbox. The first pause is 50 ms. The
-	// default is a second, the limit 10 seconds.
+	// Poll is the maximum pause between two reads of an empty outbox. The pause is 50 ms at first, and
+	// grows up to Poll. The default of Poll is a second, its maximum 10 seconds.
 	Poll time.Duration
 
 	// PublishTimeout is the time after which the context of a call of the Publisher ends. The
 	// default is 30 seconds.
 	PublishTimeout time.Duration
 
-	// Drain is how long calls in progress may continue after the context of Run is done. The
-	// default is 5 seconds. Run waits up to 5 seconds more for a call that does not return, and
-	// then up to 5 seconds to store the last outcomes.
+	// Drain is how long calls in progress may continue after the context of Run is done. The default
+	// is 5 seconds. Then Run cancels the calls, waits up to 5 seconds for them to return, and takes up
+	// to 5 seconds to store their outcomes.
 	Drain time.Duration
 
-	// Streams is the number of parts of the outbox that are relayed concurrently, each by one
-	// process at a time. The messages of one key are in one stream. The default is 1, the limit 16.
-	// More streams help a slow Publisher; each one polls the table. Processes with different values
-	// wait for each other.
+	// Streams is the number of parts of the outbox that are relayed concurrently, each by one process
+	// at a time. All messages of a key are in the same stream. The default is 1, the maximum 16. More
+	// streams help if the Publisher is slow, but each stream polls the table. If processes have
+	// different values, a stream waits until no other process relays a part of it.
 	Streams int
 
-	// Retention is how long a published message stays in idem.published, from which package purge
-	// deletes it. By default published messages are not kept.
+	// Retention is how long a published message stays in the table idem.published before package purge
+	// deletes it. By default the table keeps no published messages.
 	Retention time.Duration
 
-	// Sealer seals the contents of dead letters. With a Sealer, idem.published has neither payloads
-	// nor headers. Messages in the outbox are never sealed: they are about to be published.
+	// Sealer encrypts the payloads and headers of dead letters. If it is set, idem.published stores
+	// neither payloads nor headers. The relay never encrypts messages in the outbox, because it is
+	// about to publish them.
 	Sealer idem.Sealer
 
-	// OnDead is called for every message that has become a dead letter, if it is not nil. Its
-	// stream waits for it.
+	// OnDead, if it is not nil, is called for every message that has become a dead letter. The stream
+	// of the message begins no other call of the Publisher until OnDead has returned.
 	OnDead func(DeadLetter)
 
-	// Observer is called for every call of the Publisher, if it is not nil.
+	// Observer, if it is not nil, is notified of every call of the Publisher.
 	Observer RelayObserver
 
-	// Logger is for errors that no function returns. The default is slog.Default().
+	// Logger logs errors that no function returns. The default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -108,7 +114,7 @@ func (c *RelayConfig) set() error {
 	if err := checkTopics(c.Name, c.Topics); err != nil {
 		return err
 	}
-	c.Topics = slices.Sorted(slices.Values(c.Topics)) // topics are compared as a set
+	c.Topics = slices.Sorted(slices.Values(c.Topics)) // sorted, because Topics is compared as a set
 	switch {
 	case c.MaxAttempts < 0:
 		return errors.New("outbox: RelayConfig: MaxAttempts is negative")
@@ -159,11 +165,11 @@ func checkTopics(name string, topics []string) error {
 	return nil
 }
 
-// maxReadBytes bounds the bytes of payloads and headers of a read.
+// maxReadBytes bounds the bytes of payloads and headers that one read returns.
 const maxReadBytes = 16 << 20
 
-// readBytes is the limit of a read of one stream. It is lower than maxReadBytes if MaxInHand is
-// small.
+// readBytes returns the maximum number of bytes in a read of one stream: maxReadBytes, or less if
+// MaxInHand is small.
 func (c *RelayConfig) readBytes() int64 {
 	return int64(min(maxReadBytes, max(c.MaxInHand/(8*c.Streams), 1)))
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/idem-go/idem/internal/deadletter"
 )
 
-// ErrNoDeadLetter says that no dead letter has the Ref.
+// ErrNoDeadLetter is the error of Show, Redrive and Drop if no dead letter has the Ref.
 var ErrNoDeadLetter = deadletter.ErrNotFound
 
 // Ref identifies a message and its dead letter.
 type Ref struct{ Topic, ID string }
 
-// DeadLetter is a message that the relay does not publish any more: its attempts are used up, or
-// its destination was unavailable for longer than RelayConfig.MaxOutage.
+// DeadLetter is a message that the relay does not publish any more. All its attempts have failed,
+// or its destination was unavailable for longer than RelayConfig.MaxOutage.
 type DeadLetter struct {
 	Message
 	Class    string // the kind of the last error, fit for a metric label
 	Reason   string // the text of the last error, truncated if it is long
 	Attempts int
-	SealedBy string // the key that seals Payload and Headers, "" if they are not sealed
+	SealedBy string // the ID of the key that encrypts Payload and Headers, "" if they are not encrypted
 
 	AddedAt, DiedAt time.Time
 }
@@ -40,7 +40,7 @@ type DeadLetterOption func(*deadLetterSettings)
 
 type deadLetterSettings struct{ sealer db.Sealer }
 
-// WithSealer opens a sealed dead letter with sealer.
+// WithSealer sets the Sealer that decrypts the payload and headers of a dead letter.
 func WithSealer(sealer idem.Sealer) DeadLetterOption {
 	return func(s *deadLetterSettings) {
 		s.sealer = nil
@@ -51,7 +51,7 @@ func WithSealer(sealer idem.Sealer) DeadLetterOption {
 }
 
 // List iterates over dead letters in the order of topic and ID, without their payloads and headers.
-// An empty field of only matches all dead letters. An error ends the iteration.
+// The Ref filters the list: an empty field matches all values. An error ends the iteration.
 func List(ctx context.Context, pool *pgxpool.Pool, only Ref) iter.Seq2[DeadLetter, error] {
 	if pool == nil {
 		return func(yield func(DeadLetter, error) bool) { yield(DeadLetter{}, errNoPool) }
@@ -71,8 +71,9 @@ func Show(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...DeadLetterOp
 	return open(&letter, opts)
 }
 
-// Redrive moves a dead letter back to the outbox, in one transaction: at the end of its key, under
-// the same ID, with no attempts counted. The message is published or becomes another dead letter.
+// Redrive moves a dead letter back to the outbox, in one transaction. The message keeps its ID,
+// follows the messages of its key that are in the outbox, and has no attempts counted. Then it is
+// published or becomes a dead letter again.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...DeadLetterOption) error {
 	if pool == nil {
 		return errNoPool
@@ -106,7 +107,7 @@ func readLetter(l *deadletter.Letter) DeadLetter {
 	}
 }
 
-// open returns a dead letter with its payload and headers.
+// open returns a dead letter with its payload and headers, decrypted if they are sealed.
 func open(l *deadletter.Letter, opts []DeadLetterOption) (DeadLetter, error) {
 	var s deadLetterSettings
 	for _, opt := range opts {

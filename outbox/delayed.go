@@ -12,29 +12,29 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// delayed decides when a process queries idem.delayed, and when it moves messages that are due to
-// idem.outbox. Every process moves messages of all topics and streams. A lock of the transaction
-// lets one process move at a time.
+// delayed decides when a worker queries idem.delayed, and when it moves due messages from there to
+// idem.outbox. Every worker moves messages of all topics and streams. A transaction that moves
+// messages takes an advisory lock, so only one process moves at a time.
 //
-// A process knows when the first message is due, so it moves nothing before. A query or a move from
-// the beginning of the table reads past deleted rows as long as an old snapshot exists. Both take
-// at most a tenth of the time for that reason.
+// A query returns when the first message is due, and no move begins before that time. While an old
+// snapshot prevents vacuum, queries read past all deleted rows. So do moves that begin at the
+// beginning of the table. For this reason each of the two takes at most a tenth of the time.
 type delayed struct {
-	due       time.Time // when the first message is due; zero if this is not known
-	nextQuery time.Time // the earliest time of the next query for due
-	from      time.Time // the next move begins here; zero for the beginning of the table
-	nextWhole time.Time // when a move begins at the beginning again, for messages that were committed late
+	due       time.Time // when the next move is due; zero if this is not known
+	nextQuery time.Time // when the next query may be made
+	from      time.Time // where the next move begins; zero for the beginning of the table
+	nextWhole time.Time // when moves begin at the beginning again, to find messages that were committed late
 }
 
 const (
 	minQueryPause = 100 * time.Millisecond
-	queryShare    = 10                    // a query or a whole move takes at most a tenth of the time
-	movePause     = 50 * time.Millisecond // between two moves, unless more messages are due than one move takes
-	delayedBatch  = 1000                  // messages of a move of RunDelayed
-	delayedPoll   = time.Second           // of RunDelayed, while no message is due
+	queryShare    = 10                    // queries, and moves from the beginning, each take at most a tenth of the time
+	movePause     = 50 * time.Millisecond // the pause before a move, unless the move continues the one before
+	delayedBatch  = 1000                  // the maximum number of messages that RunDelayed moves in a transaction
+	delayedPoll   = time.Second           // the maximum pause of RunDelayed
 )
 
-// query returns the query for the next due time, or nil if it is too early.
+// query returns the query for the next due time, or nil if it is too early for a query.
 func (d *delayed) query(now time.Time) *db.NextDelayed {
 	if now.Before(d.nextQuery) {
 		return nil
@@ -42,8 +42,8 @@ func (d *delayed) query(now time.Time) *db.NextDelayed {
 	return &db.NextDelayed{}
 }
 
-// queried stores the result of a query. While a sequence of moves is unfinished, more messages are
-// due already.
+// queried stores the result of a query. If the last move has not moved all due messages, the next
+// move remains due at once.
 func (d *delayed) queried(next *db.NextDelayed, now time.Time) {
 	d.nextQuery = now.Add(max(minQueryPause, queryShare*next.Took))
 	if d.from.IsZero() {
@@ -60,7 +60,7 @@ func (d *delayed) move(now time.Time, room int) *db.MoveDelayed {
 }
 
 // moved stores the result of a move. The next move begins where this one has ended, or at the
-// beginning if that is due.
+// beginning of the table if nextWhole has passed.
 func (d *delayed) moved(m *db.MoveDelayed, took time.Duration, now time.Time) {
 	if d.from.IsZero() {
 		d.nextWhole = now.Add(max(minQueryPause, queryShare*took))
@@ -76,9 +76,9 @@ func (d *delayed) moved(m *db.MoveDelayed, took time.Duration, now time.Time) {
 	}
 }
 
-// RunDelayed inserts messages that have a NotBefore into idem.outbox when they are due, until ctx
-// is done. A Relay does so itself: RunDelayed is for programs without a Relay, because Debezium
-// reads the table. Run it in every process. It logs errors and continues; a nil logger is
+// RunDelayed moves messages with a NotBefore to idem.outbox when they are due, until ctx is done. A
+// Relay does the same. So RunDelayed is for programs that have no Relay, because Debezium reads
+// idem.outbox. Run it in every process. It logs errors and continues; a nil logger is
 // slog.Default(). It returns an error only if pool is nil.
 func RunDelayed(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) error {
 	if pool == nil {

@@ -12,23 +12,24 @@ import (
 type message struct {
 	db.Queued
 	key    *key
-	held   bool // the table has it marked as held
-	repeat bool // a Publisher may have been given it before
+	held   bool // the row is marked as held: only a read of its key returns it, see scheduler
+	repeat bool // a Publisher may have received the message before
 }
 
-// key is a unit of order: the messages of a topic and key, or one message without a key.
+// key is the state of the messages of one topic and key, which are published in order. Each message
+// without a key has its own value of this type.
 type key struct {
 	name        db.HeldKey
 	destination *destination
-	queue       []*message // in order of position; without the messages of a call
-	inCall      int        // messages in a call, or refused in a round that has not ended
-	ready       bool       // in a list of its destination
-	held        bool       // the table may have held messages of it, after those in memory
-	failed      bool       // its first message has failed or was postponed
-	index       int        // in the heap of waiting keys, or -1
+	queue       []*message // sorted by position; without the messages of a call
+	inCall      int        // number of messages in a call, or refused in a round that has not ended
+	ready       bool       // the key is in retryKeys or freshKeys of its destination
+	held        bool       // the table may have held messages of the key, later than those in memory
+	failed      bool       // the first message of the key has failed or was postponed
+	index       int        // index in the heap of waiting keys, or -1
 	due         time.Time
 
-	postponedSince time.Time // since when RetryLater postpones its first message
+	postponedSince time.Time // when RetryLater first postponed its first message; zero if it is not postponed
 }
 
 func (k *key) isIdle() bool { return len(k.queue) == 0 && k.inCall == 0 }
@@ -38,65 +39,65 @@ type call struct {
 	destination *destination
 	messages    []*message
 	began       time.Time
-	loggedAt    time.Time // when the worker last logged that it does not return
+	loggedAt    time.Time // when the worker last logged that the call does not return
 }
 
 const (
 	slowCall   = 100 * time.Millisecond
 	maxBackoff = 30 * time.Second
 
-	minKeyQueue = 16 // messages of a key in memory
+	minKeyQueue = 16 // minimum of keyRun and of retryRoom
 )
 
-// destination is where messages go, with its queue, its call and its backoff. A Publisher that is
-// not a Divider has one.
+// destination is one destination of a Publisher, with its queue, its call in progress and its
+// backoff. A Publisher that is not a Divider has one destination.
 type destination struct {
 	name   string
-	topics []string // topics whose messages are in its queue or in its call
-	call   *call    // in progress, or nil
+	topics []string // the topics of its messages in the queue and in the call
+	call   *call    // the call in progress, or nil
 	stale  bool     // the call began before a restart: the destination accepts no message until the call ends
 
-	// A destination is lagging if it has no room for messages beyond position. Then reads of all
-	// destinations skip later messages of it. A catch-up read continues from position.
+	// A destination is lagging if it had no room for a message beyond position. Then reads of all
+	// destinations skip its messages beyond position. A catch-up read fetches these messages.
 	lagging  bool
 	position int64
-	served   int64 // the number of its last catch-up read
+	served   int64 // the sequence number of its last catch-up read
 
-	retryKeys, freshKeys []*key // ready keys, by whether the table has their first message marked as held
-	retries, fresh       int    // messages in the queue: those that the table has marked as held, and others
+	retryKeys, freshKeys []*key // ready keys: those whose first message is held in the table, and the others
+	retries, fresh       int    // numbers of messages in the queue: those that are held in the table, and the others
 	waiting              waitingKeys
 
-	bytes  int // of its messages in memory
-	wanted int // bytes of a message for which there was no memory, or 0
+	bytes  int // size of its messages in memory
+	wanted int // size of a message for which there was no memory, or 0
 
 	batch    int  // the maximum number of messages in a call
-	minQueue int  // the queue limit is at least this
+	minQueue int  // the minimum of queueLimit
 	slow     bool // the last call was slow
 
-	unnamed   int       // errors in a row that name no message
-	round     *round    // of single calls, or nil
-	turns     int       // number of single calls
-	retryAt   time.Time // end of the backoff
+	unnamed   int       // number of consecutive errors that name no message
+	round     *round    // the current round of single calls, or nil
+	turns     int       // number of calls that were composed in rounds
+	retryAt   time.Time // the end of the backoff
 	backoff   time.Duration
-	downSince time.Time // since when it is unavailable
-	loggedAt  time.Time // when its last error was logged
+	downSince time.Time // since when the destination is unavailable; zero if it is available
+	loggedAt  time.Time // when an error of the destination was last logged
 }
 
-// round is a round of single calls: calls with one message each, after errors that name no message.
+// round is a series of calls with one message each, after errors that name no message.
 type round struct {
 	began                  time.Time
 	tried, accepted, again int
-	repeats                bool // it first retries messages that the round before refused before its first accepted one
+	repeats                bool // the round begins with messages that the previous round refused before it accepted one
 	refused                []refusal
 }
 
 type refusal struct {
 	m     *message
 	err   error
-	early bool // the round had accepted no message before: an outage may have ended since then
+	early bool // the message was refused before the round accepted any message: an outage may have ended in between
 }
 
-// restart empties the queue. It keeps the state of the destination itself.
+// restart empties the queue. The destination keeps its backoff and its batch size.
 func (d *destination) restart() {
 	d.topics, d.retryKeys, d.freshKeys, d.waiting, d.retries, d.fresh, d.wanted = nil, nil, nil, nil, 0, 0, 0
 	d.stale, d.lagging, d.position, d.round = d.call != nil, d.call != nil, 0, nil
@@ -107,24 +108,25 @@ func (d *destination) isHealthy() bool {
 	return d.unnamed == 0 && d.round == nil && d.backoff == 0 && d.downSince.IsZero()
 }
 
-// queueLimit is the maximum number of messages in the queue, without those that the table has
-// marked as held.
+// queueLimit returns the maximum number of messages in the queue. Messages that are held in the
+// table do not count.
 func (d *destination) queueLimit() int { return max(d.batch, d.minQueue) }
 
-// keyRun is how many messages of a key the queue holds, and a read of a due key returns.
+// keyRun returns the maximum number of messages in a read of one due key. See also keyLimit.
 func (d *destination) keyRun() int { return max(d.queueLimit()/8, minKeyQueue) }
 
-// retryRoom is how many more messages of due keys the queue may have.
+// retryRoom returns how many more messages of due keys the queue may take.
 func (d *destination) retryRoom() int { return max(d.queueLimit()/2, minKeyQueue) - d.retries }
 
-// markLagging says that the message at a position was not accepted.
+// markLagging records that the destination had no room for the message at position.
 func (d *destination) markLagging(position int64) {
 	if !d.lagging || position <= d.position {
 		d.lagging, d.position = true, position-1
 	}
 }
 
-// count adds n to the number of messages in the queue that are of the same kind as m.
+// count adds n to the number of held messages in the queue if m is held, or else to the number of
+// other messages.
 func (d *destination) count(m *message, n int) {
 	if m.held {
 		d.retries += n
@@ -133,7 +135,8 @@ func (d *destination) count(m *message, n int) {
 	}
 }
 
-// ready adds a key with messages to the list from which compose takes keys.
+// ready adds a key with messages to one of the two lists from which compose takes keys, at the
+// front or at the end.
 func (d *destination) ready(k *key, front bool) {
 	if k.ready {
 		return
@@ -151,8 +154,8 @@ func (d *destination) ready(k *key, front bool) {
 }
 
 // compose takes the messages of the next call from the queue: retries first, up to half of the
-// call, then fresh messages, then more retries. No two messages of a call have the same ID, because
-// a Publisher names messages by their IDs.
+// call, then fresh messages, then more retries. A retry is a message that is held in the table. No
+// two messages of a call have the same ID, because a PublishError identifies messages by their IDs.
 func (d *destination) compose(size int, keepsOrder bool) []*message {
 	var messages []*message
 	ids := map[string]bool{}
@@ -179,7 +182,7 @@ func (d *destination) compose(size int, keepsOrder bool) []*message {
 			d.ready(k, true)
 		}
 	}
-	if d.round != nil { // alternate, so that a round does not consist of retries alone
+	if d.round != nil { // every second call takes a fresh message, so that a round does not consist of retries alone
 		if d.turns++; d.turns%2 == 0 {
 			take(&d.freshKeys, size)
 		}
@@ -191,8 +194,8 @@ func (d *destination) compose(size int, keepsOrder bool) []*message {
 	return messages
 }
 
-// adjustBatch doubles the size of calls while they are fast and well filled. Slow calls of a
-// Divider reset it.
+// adjustBatch doubles the size of the next call, up to limit, after a call that was at least half
+// full. If a call to a destination of a Divider was slow, adjustBatch resets the size instead.
 func (d *destination) adjustBatch(took time.Duration, messages int, divided bool, limit int) {
 	if d.slow = divided && took > slowCall; d.slow {
 		d.batch = min(d.batch, d.minQueue)
@@ -203,7 +206,7 @@ func (d *destination) adjustBatch(took time.Duration, messages int, divided bool
 	}
 }
 
-// shouldLog reports whether to log an error: the first one, and then at most one per maxBackoff.
+// shouldLog reports whether to log err. At most one error is logged per maxBackoff.
 func (d *destination) shouldLog(err error, now time.Time) bool {
 	if err == nil || now.Sub(d.loggedAt) < maxBackoff {
 		return false

@@ -10,12 +10,12 @@ import (
 
 // PublishEach implements Publish for a broker that confirms each message. It calls send for all
 // messages concurrently. send publishes one message, and returns when the broker has stored it.
-// isOwn reports whether an error of send concerns this message alone; PublishEach names the message
-// in a [PublishError]. Any other error cancels the other sends and is returned as an error that
-// names no message. A send that panics fails its message.
+// isOwn reports whether an error of send concerns only the message of that send. If so, PublishEach
+// names this message in a [PublishError]. Any other error cancels the other sends, and PublishEach
+// returns this error, which names no message. If send panics, only its message has failed.
 //
-// The relay keeps the order of a key: it gives a Publisher that is not an [OrderKeeper] one message
-// of each key at a time.
+// Concurrent sends keep the order of a key, because the relay passes a Publisher that is not an
+// [OrderKeeper] only one message of each key at a time.
 func PublishEach(ctx context.Context, messages []Message, send func(context.Context, Message) error,
 	isOwn func(error) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -46,7 +46,7 @@ func PublishEach(ctx context.Context, messages []Message, send func(context.Cont
 	}
 	wg.Wait()
 	if sent == len(messages) {
-		return nil // also if ctx has ended since
+		return nil // even if ctx has ended by now
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -57,8 +57,8 @@ func PublishEach(ctx context.Context, messages []Message, send func(context.Cont
 	return nil
 }
 
-// ErrPanicked is the error of a function of the application that has panicked. Its text has the
-// type of the value only: the value may contain data of a message.
+// ErrPanicked is the error of a function of the application that has panicked. The text of the
+// error shows only the type of the panic value, because the value may contain data of a message.
 var ErrPanicked = panics.ErrPanicked
 
 // Recover returns the error of f, or ErrPanicked if f panics. A Publisher uses it for functions of

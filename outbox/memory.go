@@ -8,16 +8,16 @@ type memory struct {
 	mu    sync.Mutex
 	limit int  // bytes
 	used  int  // bytes
-	large *int // the count of the destination that has a message beyond the limit
+	large *int // points to the used bytes of the destination whose message exceeds the limit; nil if there is none
 }
 
 // memoryShare is a divisor: a destination with several messages in memory may use 1/memoryShare of
 // the memory that the other destinations leave free.
 const memoryShare = 32
 
-// take reserves memory for a message of a destination. own is the count of bytes of that
-// destination. One message at a time may exceed the limit: otherwise a large message would never
-// find enough free memory beside small ones.
+// take reserves memory for a message of a destination, and reports whether it has succeeded. *own
+// is the number of bytes that the destination uses. One message at a time may exceed the limit.
+// Otherwise a large message would never find enough free memory while there are small ones.
 func (m *memory) take(own *int, bytes int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -35,7 +35,7 @@ func (m *memory) take(own *int, bytes int) bool {
 	return true
 }
 
-// release returns the memory of a message.
+// release frees the memory of a message.
 func (m *memory) release(own *int, bytes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -47,7 +47,7 @@ func (m *memory) release(own *int, bytes int) {
 	m.used -= bytes
 }
 
-// fits reports whether take succeeds for a destination that has no message in memory.
+// fits reports whether take would succeed for a destination that has no message in memory.
 func (m *memory) fits(bytes int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

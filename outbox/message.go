@@ -17,38 +17,39 @@ type Message struct {
 	// ID is a UUID that never changes: a consumer recognizes a duplicate by it. Add sets the ID of
 	// a message without one.
 	ID string
-	// Topic is where the message goes, in the terms of the broker.
+	// Topic says where the message goes. The Publisher interprets it, for example as a topic, a
+	// subject or a queue of a broker.
 	Topic string
-	// Key is what the message is about. Messages of one topic and key are published in the order in
-	// which they were added. Messages without a key have no order.
+	// Key identifies the object that the message is about, such as an order. Messages of one topic and
+	// key are published in the order in which they were added. Messages without a key have no order.
 	Key string
-	// Type says what has happened.
+	// Type names the kind of event, such as OrderPlaced.
 	Type    string
 	Payload []byte
 	Headers map[string]string
 
-	// NotBefore delays the message until this time, by the clock of the database. A running relay
-	// finds the message moments later and treats it as if it had been added then. So a delayed
-	// message blocks no other message of its key, and messages that are added while no relay runs
-	// are published before it. Delayed messages of one key that are due are published in the order
-	// of NotBefore. The zero Time and past times delay nothing. A Publisher does not receive
-	// NotBefore.
+	// NotBefore delays the message until this time, by the clock of the database. When a message is
+	// due, a running relay treats it as if it had just been added. So a delayed message does not block
+	// other messages of its key. If no relay runs when it is due, messages that are added before a
+	// relay starts are published before it. Delayed messages of one key that are due are published in
+	// the order of NotBefore. The zero Time and past times delay nothing. The relay passes messages to
+	// a Publisher without NotBefore.
 	NotBefore time.Time
 }
 
 // The limits of a message.
 const (
-	MaxName    = 255      // bytes of Topic, Key and Type, each
-	MaxPayload = 16 << 20 // bytes
-	MaxHeaders = 64 << 10 // bytes of all names and values together
+	MaxName    = 255      // maximum length in bytes of Topic, of Key and of Type
+	MaxPayload = 16 << 20 // maximum length in bytes
+	MaxHeaders = 64 << 10 // maximum length in bytes of all names and values together
 )
 
 // ErrInvalid is the error of Add and Queue for a message that cannot be stored. Retrying does not
 // help.
 var ErrInvalid = errors.New("outbox: the message is invalid")
 
-// check returns what is wrong with m, except for its ID. The error contains nothing of the
-// contents.
+// check returns an error if a field of m other than the ID is invalid. The error contains no
+// contents of the message.
 func (m *Message) check() error {
 	if m.Topic == "" {
 		return errors.New("the Topic is empty")
@@ -83,8 +84,8 @@ func (m *Message) check() error {
 // isStorable reports whether a column of type text can store s.
 func isStorable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
-// NewID returns a UUID of version 7. These begin with the time, so IDs of the same time are stored
-// close together.
+// NewID returns a UUID of version 7. It begins with the current time, so IDs of about the same time
+// are close together in an index.
 func NewID() string {
 	var id [16]byte
 	rand.Read(id[:])

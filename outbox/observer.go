@@ -11,28 +11,29 @@ import (
 )
 
 // RelayObserver observes a Relay, for metrics and logs. Several goroutines call it, so it must be
-// safe for concurrent use and return at once. [LogObserver] is one, and package idemotel has one
-// for OpenTelemetry.
+// safe for concurrent use and return at once. [LogObserver] logs, and package idemotel has a
+// RelayObserver for OpenTelemetry.
 type RelayObserver interface {
-	// TracePublished is called for each call of the Publisher. It is also called when a round of
-	// single calls has ended and counts attempts of messages that no error has named. Then Given
-	// and Duration are 0, because the calls of the round were reported before.
+	// TracePublished is called after each call of the Publisher. Publisher describes rounds of single
+	// calls, whose end may count attempts of messages that no error has named. Then TracePublished is
+	// called once more, with Given and Duration 0, because the calls of the round were reported
+	// before.
 	TracePublished(ctx context.Context, data TracePublishedData)
 }
 
 // TracePublishedData describes a call of the Publisher.
 type TracePublishedData struct {
-	Given     int // messages of the call; 0 for the end of a round
+	Given     int // messages in the call; 0 at the end of a round
 	Published int // messages that the broker has accepted
-	Failed    int // messages that count an attempt; all others are published again without a count
+	Failed    int // messages for which an attempt counts; other unpublished messages are published again without a count
 
 	Duration time.Duration
-	Err      error      // an error that names no message
+	Err      error      // the error if it names no message
 	Cause    idem.Cause // the kind of Err
 }
 
-// Observers returns an observer that calls each of list, in order. It ignores nil observers, and
-// returns nil if there is no other.
+// Observers returns a RelayObserver that calls each observer of list, in order. It ignores nil
+// observers, and returns nil if list contains no other observers.
 func Observers(list ...RelayObserver) RelayObserver {
 	all := observers(slices.DeleteFunc(slices.Clone(list), func(o RelayObserver) bool { return o == nil }))
 	if len(all) == 0 {

@@ -13,14 +13,15 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// ownership is the right to relay some lanes. It lasts as long as other processes can see that this
-// process is alive: by its session, or by a lease while no session is possible.
+// ownership is the right of a process to relay some lanes. The outbox is divided into a fixed
+// number of lanes, and each key belongs to one lane. The ownership lasts as long as other processes
+// can see that this process is alive: by its session, or by a lease if no session is possible.
 type ownership struct {
 	engine   *txn.Engine
 	instance int
 	lanes    []int
 	session  atomic.Pointer[session.Session] // nil with a lease
-	denied   bool                            // a session is impossible, because of a pooler in front of the server
+	denied   bool                            // a session is impossible, because a pooler is in front of the server
 	seen     atomic.Int64                    // the time of the last heartbeat, in nanoseconds
 }
 
@@ -33,12 +34,13 @@ const (
 
 var errLost = errors.New("the ownership of the stream is lost; another process may relay the stream")
 
-// takeOwnership takes the lanes. It returns nil if another process has one of them.
+// takeOwnership acquires the lanes for this process. It returns nil if another process owns one of
+// them.
 func takeOwnership(ctx context.Context, pool *pgxpool.Pool, relay string, generation int64,
 	lanes []int) (*ownership, error) {
 	o := &ownership{engine: &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}, lanes: lanes}
 	see := db.SeeLanes{Relay: relay, Lanes: lanes}
-	// An error is ignored: the pool may be exhausted, and a session does not need it.
+	// Ignore an error: the pool may be exhausted, and a session needs no connection of the pool.
 	if err := query(ctx, o.engine, &see); err == nil && !see.Free || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -55,7 +57,8 @@ func takeOwnership(ctx context.Context, pool *pgxpool.Pool, relay string, genera
 
 func appearance(instance int) session.Appearance { return &db.AppearAsRelay{Instance: instance} }
 
-// register makes this process visible to others, by a session or else by a lease.
+// register makes this process visible to other processes: by a session, or by a lease if no session
+// can be opened.
 func (o *ownership) register(ctx context.Context) error {
 	o.seen.Store(time.Now().UnixNano())
 	s, err := session.Open(ctx, o.engine.Pool, 0, appearance)
@@ -78,7 +81,8 @@ func (o *ownership) register(ctx context.Context) error {
 	return o.renewLease(ctx)
 }
 
-// Query implements querier, with the session, or with a connection of the pool.
+// Query implements querier. It uses the session, or a connection of the pool if there is no
+// session.
 func (o *ownership) Query(ctx context.Context, requests ...txn.Request) error {
 	if s := o.session.Load(); s != nil {
 		return s.Query(ctx, requests...)
@@ -86,8 +90,9 @@ func (o *ownership) Query(ctx context.Context, requests ...txn.Request) error {
 	return o.engine.Query(ctx, requests...)
 }
 
-// heartbeat shows others that this process is alive. It also keeps the server from ending an idle
-// session, which happens after a minute. With a lease, it tries to replace the lease by a session.
+// heartbeat shows other processes that this process is alive. Its query also keeps the server from
+// ending an idle session, which happens after a minute. Without a session, heartbeat renews the
+// lease and tries to replace it by a session.
 func (o *ownership) heartbeat(ctx context.Context) error {
 	if o.session.Load() != nil {
 		return o.beat(ctx, command("select 1"))
@@ -102,7 +107,8 @@ func (o *ownership) renewLease(ctx context.Context) error {
 	return o.beat(ctx, db.RenewLease{Instance: o.instance, TTL: leaseTTL})
 }
 
-// beat makes a round trip and stores its begin as the time of the last heartbeat.
+// beat makes a round trip. If it succeeds, the time at which it began is that of the last
+// heartbeat.
 func (o *ownership) beat(ctx context.Context, r txn.Request) error {
 	bounded, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
@@ -114,9 +120,9 @@ func (o *ownership) beat(ctx context.Context, r txn.Request) error {
 	return err
 }
 
-// replaceLease opens a session for the same instance. The session replaces the lease if the lanes
-// are still those of this instance: from then on no other process can take them. An error says that
-// the ownership is lost, or that the lease may have ended.
+// replaceLease opens a session for the same instance, and ends the lease if this instance still
+// owns the lanes. From then on no other process can take the lanes while the session is open. If
+// replaceLease returns an error, the ownership is lost or the lease may have ended.
 func (o *ownership) replaceLease(ctx context.Context) error {
 	if o.denied {
 		return nil
@@ -137,12 +143,12 @@ func (o *ownership) replaceLease(ctx context.Context) error {
 
 func (o *ownership) sinceSeen() time.Duration { return time.Since(time.Unix(0, o.seen.Load())) }
 
-// isTrusted reports whether this process may rely on the ownership: always with a session, and for
-// leaseTrust with a lease.
+// isTrusted reports whether this process may rely on the ownership. With a session it always may.
+// With a lease it may until leaseTrust after the last heartbeat.
 func (o *ownership) isTrusted() bool { return o.session.Load() != nil || o.sinceSeen() <= leaseTrust }
 
-// heartbeatIfDue makes a heartbeat every heartbeatPause. The worker calls it before each round trip
-// and while it waits.
+// heartbeatIfDue makes a heartbeat if the last one is at least heartbeatPause ago. The worker calls
+// it before each round trip and while it waits.
 func (o *ownership) heartbeatIfDue(ctx context.Context) error {
 	if o.sinceSeen() < heartbeatPause {
 		return nil
@@ -153,9 +159,9 @@ func (o *ownership) heartbeatIfDue(ctx context.Context) error {
 	return o.heartbeat(ctx)
 }
 
-// fence returns what a transaction with writes begins with. With a lease, this checks that the
-// lanes are still those of this instance. With a session no check is needed: no other process can
-// take the lanes while the session answers.
+// fence returns the statements with which a writing transaction begins. With a lease, they check
+// that this instance still owns the lanes. With a session there are none: no other process can take
+// the lanes while the session is open.
 func (o *ownership) fence() []txn.Request {
 	if o.session.Load() != nil {
 		return nil

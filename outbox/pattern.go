@@ -18,7 +18,7 @@ func overlap(a, b string) bool {
 	return a == b || aIsPrefix && strings.HasPrefix(b, a) || bIsPrefix && strings.HasPrefix(a, b)
 }
 
-// like translates patterns into those of SQL's LIKE.
+// like translates patterns of topics into patterns of the SQL operator LIKE.
 func like(patterns []string) (translated []string) {
 	for _, pattern := range patterns {
 		text := escapeLike.Replace(pattern)

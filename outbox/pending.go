@@ -10,9 +10,9 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// pendingWrites are the outcomes that the next transaction stores.
+// pendingWrites are the outcomes of messages that the next transaction stores.
 type pendingWrites struct {
-	published []int64   // positions
+	published []int64   // positions of published messages
 	held      []int64   // positions of messages that wait behind an earlier one of their key
 	failed    []failure // messages that wait for a retry
 	dead      []failure // dead letters
@@ -22,14 +22,14 @@ func (p *pendingWrites) size() int {
 	return len(p.published) + len(p.held) + len(p.failed) + len(p.dead)
 }
 
-// failure is a failed attempt, or a postponement.
+// failure is a failed attempt of a message, or a postponement by RetryLater.
 type failure struct {
 	message  db.Queued
 	err      error
 	attempts int
-	count    int // attempts to count: 1, or 0 for a postponement
+	count    int // 1 for a failed attempt, or 0 for a postponement
 	due      time.Time
-	letter   *db.BuryUnpublished // of a dead letter
+	letter   *db.BuryUnpublished // the dead letter to store, or nil if the message is retried
 }
 
 // requests returns the statements that store p.
@@ -62,7 +62,8 @@ func (p *pendingWrites) requests(c *RelayConfig, now time.Time) []txn.Request {
 	return requests
 }
 
-// sealLetter sets the dead letter of f. It fails if the Sealer fails or panics.
+// sealLetter sets f.letter to the dead letter of f, sealed if there is a Sealer. It fails if the
+// Sealer fails or panics.
 func (c *RelayConfig) sealLetter(f *failure) error {
 	err := panics.Try(func() error {
 		headers, err := db.WriteHeaders(f.message.Headers)
@@ -90,7 +91,7 @@ func (c *RelayConfig) sealLetter(f *failure) error {
 	return errors.Join(f.err, err)
 }
 
-// deadLetter returns the dead letter for OnDead, unsealed.
+// deadLetter returns the dead letter that OnDead receives, with unencrypted contents.
 func (f *failure) deadLetter() DeadLetter {
 	return DeadLetter{
 		Message: messageOf(&f.message),

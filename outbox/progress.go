@@ -7,43 +7,46 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// progress is the read position of a stream.
+// progress records which positions of a stream were read. The position of a message is its sequence
+// number.
 //
-// Transactions do not commit in the order of their positions: one may commit a message far below
-// others that were published long ago. So a position that the relay has passed without a message is
-// a gap. Every read covers all gaps and everything beyond top, in one statement with one snapshot.
-// Suppose that a transaction waited for a row lock and then added a message. It did so after the
-// commit that released the lock. So a snapshot with its message also has the earlier message of the
-// key, at a lower position: in a gap or beyond top.
+// Transactions do not commit in the order of the positions of their messages. One may commit a
+// message far below others that were published long ago. So if the relay passes a position without
+// finding a message, the position is in a gap. Every read covers all gaps and all positions beyond
+// top, in one statement with one snapshot. This keeps the order of a key. Suppose that a
+// transaction waited for a row lock and then added a message. It did so after the holder of the
+// lock had committed. So a snapshot that contains its message also contains the message of the
+// holder, at a lower position: in a gap or beyond top.
 //
-// A gap ends when none of its writers is left. The relay reads nothing else below top, because
-// index entries of deleted rows stay there as long as some transaction has an old snapshot.
+// A gap ends when no transaction is left that can commit a message in it. The relay reads no other
+// positions below top. The index still has the entries of deleted rows there, as long as some
+// transaction has an old snapshot.
 type progress struct {
-	top        int64 // every position up to here was read, or is in a gap
-	gaps       []gap // in order
+	top        int64 // every position up to top was read, or is in a gap
+	gaps       []gap // sorted by position
 	nextList   time.Time
-	prepared   map[string]bool // the prepared transactions of the last list
+	prepared   map[string]bool // the names of prepared transactions in the last list of writers
 	nextReread time.Time
 }
 
 // gap is a range of positions without a message so far.
 type gap struct {
 	low, high int64
-	writers   writers // nil until the first list
+	writers   writers // nil until the writers are listed for the first time
 }
 
 const (
-	listPause = 50 * time.Millisecond // between two lists of writers, while there are gaps
+	listPause = 50 * time.Millisecond // between two lists of the writers, while there are gaps
 	maxGaps   = 1024
 
-	// A stream is reread from the beginning now and then: an administrator may have changed or
+	// A stream is reread from the beginning at intervals, because an administrator may have changed or
 	// inserted rows anywhere.
 	rereadPause = 30 * time.Second
 	rereadShare = 50 // rereads take at most a fiftieth of the time
 )
 
-// next returns the next read, and the list of writers that precedes the read in its transaction, or
-// nil.
+// next returns the next read. If gaps need it, next also returns a list of writers, which must run
+// before the read in the same transaction.
 func (r *progress) next(now time.Time) (*db.ListWriters, *db.ReadMessages) {
 	var list *db.ListWriters
 	if len(r.gaps) > 0 && !now.Before(r.nextList) {
@@ -56,9 +59,9 @@ func (r *progress) next(now time.Time) (*db.ListWriters, *db.ReadMessages) {
 	return list, r.from(r.top)
 }
 
-// note stores the results of next.
+// note stores the results of the statements that next has returned.
 func (r *progress) note(list *db.ListWriters, read *db.ReadMessages, took time.Duration, now time.Time) {
-	end := int64(1<<63 - 1) // the read covers positions up to here
+	end := int64(1<<63 - 1) // the last position that the read covers
 	if read.IsFull() {
 		end = read.Seqs[len(read.Seqs)-1]
 	}
@@ -80,7 +83,7 @@ func (r *progress) note(list *db.ListWriters, read *db.ReadMessages, took time.D
 	r.merge()
 }
 
-// updateWriters applies a list of writers to the gaps.
+// updateWriters updates the writers of the gaps from a new list of writers.
 func (r *progress) updateWriters(list *db.ListWriters) {
 	listed, prepared := make(writers, len(list.Rows)), map[string]bool{}
 	var newlyPrepared []string
@@ -103,8 +106,9 @@ func (r *progress) updateWriters(list *db.ListWriters) {
 	}
 }
 
-// close removes the positions that were read from the gaps. It drops a gap whose writers were gone
-// before the read, if the read has covered the gap: its snapshot has all that they committed.
+// close removes the positions in seen from the gaps. It also drops each gap that the read has
+// covered and whose writers were gone before the read: the snapshot of the read contains all that
+// these writers have committed.
 func (r *progress) close(seen []int64, end int64) {
 	left := make([]gap, 0, len(r.gaps)+1)
 	for _, g := range r.gaps {
@@ -128,8 +132,8 @@ func (r *progress) close(seen []int64, end int64) {
 	r.gaps = left
 }
 
-// merge merges the older half of the gaps if there are too many. The writers of the merged gap are
-// listed again.
+// merge replaces the older half of the gaps by one gap if there are more than maxGaps. The next
+// list of writers sets the writers of that gap.
 func (r *progress) merge() {
 	if len(r.gaps) > maxGaps {
 		half := len(r.gaps) / 2
@@ -137,7 +141,7 @@ func (r *progress) merge() {
 	}
 }
 
-// from returns a read of everything beyond a position and of the gaps below it.
+// from returns a read of all positions beyond position, and of the gaps below it.
 func (r *progress) from(position int64) *db.ReadMessages {
 	read := &db.ReadMessages{After: position}
 	for _, g := range r.gaps {
@@ -148,31 +152,31 @@ func (r *progress) from(position int64) *db.ReadMessages {
 	return read
 }
 
-// writers are the transactions that can have an uncommitted message in a gap: those that hold the
-// lock of an INSERT (ROW EXCLUSIVE) on idem.outbox when the relay finds the gap. The set is
-// complete:
+// writers is the set of transactions that can still commit a message in a gap. They are the
+// transactions that hold the lock of an INSERT (ROW EXCLUSIVE) on idem.outbox when the relay lists
+// them after it has found the gap. The set is complete:
 //
-//   - An INSERT locks the table before nextval draws the position. A gap is below a message that
-//     was read, so the transactions of its positions hold the lock by then. Transaction ids would
-//     not do: heap_insert assigns them after nextval.
+//   - An INSERT locks the table before nextval draws its position. A position in a gap is lower
+//     than a position that was read, so it was drawn before, and its transaction already has the
+//     lock. Transaction IDs could not serve as the set: heap_insert assigns them after nextval.
 //   - A transaction leaves the ProcArray before it releases its locks, also at COMMIT PREPARED. So
-//     a snapshot that is taken after the release has its rows. ROLLBACK TO SAVEPOINT may release
-//     the lock, and removes the rows.
-//   - pg_locks copies fast-path locks before the shared table, and a lock moves only in that
-//     direction. So none is missed.
-//   - PREPARE TRANSACTION keeps the lock but may change its name. So each newly prepared
-//     transaction with a new name may be any one that has left the list.
+//     a snapshot that is taken after the release contains its rows. ROLLBACK TO SAVEPOINT may
+//     release the lock earlier, but it also removes the rows.
+//   - pg_locks copies fast-path locks before the shared lock table. A lock moves only from the fast
+//     path to the shared table, so pg_locks misses none.
+//   - PREPARE TRANSACTION keeps the lock but may change the name of the transaction in the list. So
+//     a newly prepared transaction may be any transaction that has disappeared from the list.
 //
-// A long transaction that never wrote to the outbox is not in the set. Gaps of one list share one
-// value.
+// A long transaction that never wrote to the outbox is not in the set. Gaps whose writers were
+// first listed together share one map.
 type writers map[string]bool
 
 // areGone reports whether the writers were listed and none is left.
 func (w writers) areGone() bool { return w != nil && len(w) == 0 }
 
-// keep drops the writers that are not listed. A dropped writer may be one of the newly prepared
-// transactions, so keep adds these. A second call, for another gap of the same list, changes
-// nothing.
+// keep removes the writers that are not in listed. A removed writer may be one of the newly
+// prepared transactions, so keep then adds all of these. Gaps may share w: a second call with the
+// same list changes nothing.
 func (w writers) keep(listed writers, newlyPrepared []string) {
 	before := len(w)
 	for name := range w {

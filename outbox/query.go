@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	readTimeout  = 6 * time.Minute  // of a transaction that reads: more than its statement_timeout
-	writeTimeout = 30 * time.Second // of a transaction that only writes
-	checkTimeout = 2 * time.Second  // of a statement on small tables
+	readTimeout  = 6 * time.Minute  // for a transaction that reads: longer than its statement_timeout
+	writeTimeout = 30 * time.Second // for a transaction that only writes
+	checkTimeout = 2 * time.Second  // for a statement on small tables
 
-	minRetryPause = 50 * time.Millisecond // after an error of the database
+	minRetryPause = 50 * time.Millisecond // first pause after an error of the database
 	maxRetryPause = 5 * time.Second
 )
 
@@ -26,19 +26,19 @@ var (
 	errSlow   = errors.New("the server did not answer in time")
 )
 
-// querier makes round trips: a session, or an engine with a pool.
+// querier makes round trips to the database. It is a session, or an engine with a pool.
 type querier interface {
 	Query(ctx context.Context, requests ...txn.Request) error
 }
 
-// query makes one round trip within checkTimeout.
+// query makes one round trip that may take up to checkTimeout.
 func query(ctx context.Context, on querier, requests ...txn.Request) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, checkTimeout, errSlow)
 	defer cancel()
 	return on.Query(bounded, requests...)
 }
 
-// command is a statement without parameters and results.
+// command is a statement without parameters and without results.
 type command string
 
 // Queue implements txn.Request.
@@ -47,19 +47,19 @@ func (c command) Queue(trip *roundtrip.Trip) { trip.Exec(string(c)) }
 // Read implements txn.Request.
 func (c command) Read(trip *roundtrip.Trip) { trip.Skip() }
 
-// The isolation level is fixed: under a stricter default of the database, the relay would cause
-// serialization failures in transactions that add messages.
+// The isolation level is explicit, because the default of the database may be stricter. Under
+// SERIALIZABLE, the relay would cause serialization failures in transactions that add messages.
 const (
 	begin  = command("begin isolation level read committed")
 	commit = command("commit")
 )
 
-// inTransaction returns requests as one transaction with the timeouts of a relay.
+// inTransaction wraps requests into one transaction with the timeouts of a relay.
 func inTransaction(requests ...txn.Request) []txn.Request {
 	return slices.Concat([]txn.Request{begin, &db.LimitRelay{}}, requests, []txn.Request{commit})
 }
 
-// hint returns err with what its reader can do about it. It returns nil if err is nil.
+// hint adds to err what its reader can do about it. It returns nil if err is nil.
 func hint(err error) error {
 	switch {
 	case err == nil:

@@ -9,17 +9,17 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// readPlan is what a transaction reads: keys that are due, and a part of the messages that are not
-// held.
+// readPlan describes what a transaction reads: messages of keys that are due, and messages that are
+// not held. See scheduler for held messages.
 type readPlan struct {
-	keys    []*key // of held
+	keys    []*key // the keys of the read in the field held
 	held    *db.ReadHeld
 	list    *db.ListWriters
 	read    *db.ReadMessages
-	catchUp []*destination // of a catch-up read, which begins at the position of the first; nil for a read of all
+	catchUp []*destination // set for a catch-up read, which begins at the position of the first; nil for a read of all
 }
 
-// plan returns what to read now, or nil. poll says that there may be new messages.
+// plan returns what to read now, or nil. poll is true if the outbox may have new messages.
 func (s *scheduler) plan(now time.Time, poll bool) *readPlan {
 	if s.stopping {
 		return nil
@@ -44,8 +44,8 @@ func (s *scheduler) plan(now time.Time, poll bool) *readPlan {
 	return p
 }
 
-// canReadAll reports whether a read of all destinations makes sense. Without a Divider, the queue
-// of the only destination must have room.
+// canReadAll reports whether a read of all destinations is useful. With a Divider it always is.
+// Without a Divider, the queue of the only destination must have room.
 func (s *scheduler) canReadAll(now time.Time) bool {
 	if s.divide != nil {
 		return true
@@ -59,7 +59,7 @@ func (s *scheduler) limit(read *db.ReadMessages, scale int) {
 }
 
 // busyTopics returns the topics whose payloads a read of all destinations leaves out, because their
-// destinations accept no message.
+// destinations have no room.
 func (s *scheduler) busyTopics() (topics []string) {
 	if s.divide == nil {
 		return nil
@@ -72,8 +72,9 @@ func (s *scheduler) busyTopics() (topics []string) {
 	return topics
 }
 
-// catchUp returns the lagging destinations of the next catch-up read. The first is the one that has
-// waited longest. The others are those whose positions are within its read.
+// catchUp returns the lagging destinations of the next catch-up read. The first is the destination
+// that has waited longest, and the read begins at its position. The others have the same position
+// or a later one.
 func (s *scheduler) catchUp() (lagging []*destination) {
 	for _, d := range s.destinations {
 		if d.lagging && !d.stale && d.fresh <= d.queueLimit()/2 && s.mayTakeMemory(d) {
@@ -105,7 +106,7 @@ func (s *scheduler) planCatchUp(p *readPlan, lagging []*destination) {
 	s.limit(p.read, s.readScale[1])
 }
 
-// planDue adds keys that are due, as many as their destinations have room for.
+// planDue adds due keys to the plan, as far as their destinations have room.
 func (s *scheduler) planDue(p *readPlan, now time.Time) {
 	read := &db.ReadHeld{Octets: s.config.readBytes()}
 	limit := maxDue
@@ -115,7 +116,7 @@ func (s *scheduler) planDue(p *readPlan, now time.Time) {
 		}
 		for room := min(d.retryRoom(), limit); room > 0 && len(d.waiting) > 0 && !d.waiting[0].due.After(now); {
 			k := heap.Pop(&d.waiting).(*key)
-			if current := s.destination(k.name.Topic); current != d { // the Divider has changed its answer
+			if current := s.destination(k.name.Topic); current != d { // the Divider now names another destination
 				k.destination = current
 				s.pushWaiting(k)
 				continue
@@ -133,7 +134,8 @@ func (s *scheduler) planDue(p *readPlan, now time.Time) {
 	}
 }
 
-// wake returns the time of the next possible decision that needs no event, at most limit.
+// wake returns when a backoff or the wait of a key ends next, or limit if that is earlier. Until
+// then, only an event can make the scheduler decide anything.
 func (s *scheduler) wake(now, limit time.Time) time.Time {
 	for _, d := range s.destinations {
 		if d.call == nil && (d.fresh+d.retries > 0 || d.lagging) && now.Before(d.retryAt) {
@@ -157,7 +159,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// apply applies the results of a plan.
+// apply updates the scheduler with the results of the statements of a plan.
 func (s *scheduler) apply(p *readPlan, took time.Duration, now time.Time) {
 	if p.held != nil {
 		s.readDue(p)
@@ -169,7 +171,7 @@ func (s *scheduler) apply(p *readPlan, took time.Duration, now time.Time) {
 		}
 		taken := s.offerAll(p)
 		s.readCount += len(p.read.Messages)
-		// Read more at a time while most rows of the reads are skipped.
+		// Increase the limit of reads while most of their rows are skipped.
 		scale := &s.readScale[min(len(p.catchUp), 1)]
 		if 4*taken >= len(p.read.Seqs) {
 			*scale = 1
@@ -180,7 +182,8 @@ func (s *scheduler) apply(p *readPlan, took time.Duration, now time.Time) {
 	s.cleanUp(now)
 }
 
-// readDue enqueues the messages of due keys. A key without a message in the table is free.
+// readDue queues the messages that were read for due keys. A key that has no held message in the
+// table any more is free: its new messages are published.
 func (s *scheduler) readDue(p *readPlan) {
 	bytes := int64(0)
 	for i := range p.held.Messages {
@@ -201,7 +204,7 @@ func (s *scheduler) readDue(p *readPlan) {
 	for _, k := range p.keys {
 		switch {
 		case len(k.queue) > 0 || k.index >= 0:
-		case bytes >= p.held.Octets: // the read was cut off, so the key may have messages
+		case bytes >= p.held.Octets: // the read was cut off at its limit of bytes, so the key may have messages
 			s.pushWaiting(k)
 		default:
 			s.free(k)
@@ -209,9 +212,10 @@ func (s *scheduler) readDue(p *readPlan) {
 	}
 }
 
-// offerAll offers the messages of a read to their destinations, and returns how many were taken. A
-// lagging destination skips messages beyond its position. The destinations of a catch-up read are
-// not lagging any more, unless one runs out of room or the read was cut off.
+// offerAll offers the messages of a read to their destinations, and returns how many the
+// destinations have accepted. A lagging destination skips messages beyond its position. After a
+// catch-up read its destinations are not lagging any more, unless a destination has no room again
+// or the read was cut off.
 func (s *scheduler) offerAll(p *readPlan) (taken int) {
 	isIncluded := make(map[*destination]bool, len(p.catchUp))
 	for _, d := range p.catchUp {

@@ -11,13 +11,13 @@ import (
 	"github.com/idem-go/idem/internal/panics"
 )
 
-// Relay publishes the messages of an outbox through a Publisher. Run one in every process: one
-// process at a time relays each stream, and another takes over if the process ends.
+// Relay publishes the messages of an outbox through a Publisher. Run a Relay in every process. One
+// process at a time relays each stream, and another takes over if that process ends.
 type Relay struct {
 	config     RelayConfig
 	workers    []*worker // one for each stream
-	background companion // or nil
-	err        error     // of NewRelay
+	background companion // the Publisher, if it has a background task
+	err        error     // the error of an invalid argument, which Run returns
 }
 
 // NewRelay returns a Relay. If its arguments are invalid, Run returns the error.
@@ -38,15 +38,16 @@ func NewRelay(pool *pgxpool.Pool, publisher Publisher, config RelayConfig) *Rela
 	return r
 }
 
-// Run relays until ctx is done, and returns nil when all its goroutines have ended. It continues
-// through outages of the database and of the broker. When ctx is done, the Publisher may still
-// return within RelayConfig.Drain. If it does not, the next relay publishes the messages of the
-// call again; no other message is lost or duplicated. Run returns an error only if the Relay can
-// never work: its configuration is invalid, another relay has one of its topics, or the server
-// lacks a feature.
+// Run relays until ctx is done. Then calls of the Publisher may continue for RelayConfig.Drain. Run
+// stores their outcomes, and returns nil when all its goroutines have ended, except calls that do
+// not return. The next relay publishes the messages of such a call again. If the database is
+// unavailable at the end, it also publishes messages again whose outcome was not stored. Run
+// continues through outages of the database and of the broker. It returns an error only if the
+// Relay can never work: its configuration is invalid, another relay has one of its topics, or the
+// server lacks a feature.
 //
-// Run opens a connection for each stream that it relays, beside those of the pool. Behind a pooler
-// in transaction mode it uses a connection of the pool for each transaction instead.
+// Run opens a connection for each stream that it relays, in addition to those of the pool. Behind a
+// pooler in transaction mode it uses a connection of the pool for each transaction instead.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.err != nil {
 		return r.err
@@ -72,8 +73,9 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 // Wake makes the relay read the outbox at once. Call it after the commit of a transaction that has
-// used Add. It never blocks. Without it, the relay finds the messages within RelayConfig.Poll.
-// After idem.Do it is not needed: its commit wakes the relays of the same process.
+// used Add. It never blocks. Without Wake, the relay finds the messages within RelayConfig.Poll. An
+// idem.Do whose function has called Add needs no Wake: its commit wakes the relays of the same
+// process.
 func (r *Relay) Wake() {
 	for _, w := range r.workers {
 		w.waker.wake()

@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/internal/panics"
 )
 
-// result is what a call of the Publisher says about each of its messages.
+// result is the outcome of a call of the Publisher for each of its messages.
 type result struct {
 	messages []messageResult // in the order of the call
 	err      error           // an error that names no message
@@ -26,21 +26,21 @@ type result struct {
 type messageResult struct {
 	status status
 	err    error
-	after  time.Duration // of a postponed message
+	after  time.Duration // how long a postponed message waits
 }
 
 type status int
 
 const (
 	accepted  status = iota
-	refused          // named: counts an attempt
-	postponed        // named by RetryLater with a duration
-	unsent           // named by RetryLater without a duration: is in the next call again
-	unknown          // an error names no message
+	refused          // a PublishError names the message: an attempt counts
+	postponed        // a PublishError names the message, with a RetryLater and a duration
+	unsent           // a PublishError names the message, with a RetryLater of 0: it is in the next call again
+	unknown          // an error that names no message leaves the outcome open
 )
 
-// newResult translates the error of a call. ended says that the context of the call has ended: then
-// a reason that only says so counts against no message.
+// newResult translates the error of a call. ended is true if the context of the call has ended. In
+// that case, a context error as the reason of a message does not count an attempt.
 func newResult(messages []Message, err error, ended bool) *result {
 	r := &result{messages: make([]messageResult, len(messages))}
 	if err == nil {
@@ -51,8 +51,8 @@ func newResult(messages []Message, err error, ended bool) *result {
 		named, rest = &PublishError{}, err
 	}
 	if n := len(named.Failed) - r.applyReasons(messages, named, ended); n > 0 {
-		// The Publisher may have mixed up IDs, so the messages that it has not named may not be
-		// accepted either.
+		// The Publisher may have mixed up IDs, so the messages that it has not named may be unpublished
+		// as well.
 		rest = errors.Join(rest, fmt.Errorf("the Publisher has named %d messages that are not in the call", n))
 	}
 	if rest == nil {
@@ -73,7 +73,7 @@ func newResult(messages []Message, err error, ended bool) *result {
 	return r
 }
 
-// applyReasons sets the status of the named messages, and returns their number.
+// applyReasons sets the status of the messages that named contains, and returns their number.
 func (r *result) applyReasons(messages []Message, named *PublishError, ended bool) (n int) {
 	for i, m := range messages {
 		reason, ok := named.Failed[m.ID]
@@ -102,13 +102,15 @@ func isContextError(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// errNilPublishError stands for a nil *PublishError in an error, which is a bug of the Publisher.
-// It does not mean success: publishing messages twice is better than losing them.
+// errNilPublishError replaces a nil *PublishError that a Publisher has returned as its error, which
+// is a bug of the Publisher. The relay does not take it as success, because publishing messages
+// twice is better than losing them.
 var errNilPublishError = errors.New("the Publisher has returned a nil *PublishError; return a nil error instead")
 
 // publishSafely calls a Publisher and returns a panic as an error. The methods of the returned
-// errors are code of the Publisher too. So publishSafely calls each method that the relay uses
-// later: a panic then counts as a panic of Publish, or of the message whose reason it is.
+// errors are code of the Publisher and may panic too. So publishSafely calls each of these methods
+// that the relay uses later. If the reason of a message panics, the panic becomes its reason. Any
+// other panic counts as a panic of Publish.
 func publishSafely(ctx context.Context, publisher Publisher, messages []Message) error {
 	return panics.Try(func() error { return publishAndProbe(ctx, publisher, messages) })
 }
@@ -135,7 +137,8 @@ func publishAndProbe(ctx context.Context, publisher Publisher, messages []Messag
 	return errors.Join(probed, rest)
 }
 
-// probe calls the methods of an error that the relay calls later.
+// probe calls the methods of err that the relay uses later, so that they panic here if they panic
+// at all.
 func probe(err error) {
 	if err == nil {
 		return
@@ -147,9 +150,9 @@ func probe(err error) {
 	}
 }
 
-// splitError splits the error of a call into the named messages, nil if there are none, and the
-// rest. A PublishError inside of RetryLater is part of the rest. If there is a rest, a message that
-// is not named may not be accepted.
+// splitError splits the error of a call into a PublishError and the rest. The PublishError is nil
+// if the error names no messages. A PublishError inside of an error marked by RetryLater belongs to
+// the rest. If the rest is not nil, messages that are not named may be unpublished.
 func splitError(err error) (named *PublishError, rest error) {
 	switch e := err.(type) {
 	case *PublishError:

@@ -13,13 +13,13 @@ import (
 	"github.com/idem-go/idem/internal/panics"
 )
 
-// ErrNoRoute is the reason of a message for whose topic Route has no Publisher.
+// ErrNoRoute is the reason in a PublishError for a message whose topic has no Publisher in Route.
 var ErrNoRoute = errors.New("outbox: there is no route for the topic")
 
-// Route returns a Publisher that passes each message to one of publishers, by its topic. The names
-// are topics, or prefixes that end in *; the longest one that matches is used. Each Publisher is a
-// destination of its own, or several if it is a Divider, so one that is slow or unavailable blocks
-// no other. A message without a route fails with ErrNoRoute.
+// Route returns a Publisher that passes each message to one of publishers, by its topic. The keys
+// of the map are topics, or prefixes followed by *; the longest key that matches the topic is used.
+// Each Publisher is a destination of its own, or several if it is a Divider. So a slow or
+// unavailable Publisher blocks no other. A message without a route fails with ErrNoRoute.
 func Route(publishers map[string]Publisher) Divider {
 	names := slices.SortedFunc(maps.Keys(publishers), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
@@ -29,10 +29,10 @@ func Route(publishers map[string]Publisher) Divider {
 
 type routes struct {
 	publishers map[string]Publisher
-	names      []string // the longest first
+	names      []string // the longest name first
 }
 
-// find returns the name of the route of a topic, "" if there is none.
+// find returns the name of the route of a topic, or "" if there is none.
 func (r *routes) find(topic string) string {
 	for _, name := range r.names {
 		if matches(name, topic) {
@@ -61,7 +61,7 @@ func (r *routes) KeepsOrder() bool {
 	return true
 }
 
-// RunBeside implements companion for those Publishers that have a background task.
+// RunBeside implements companion. It runs the background tasks of those Publishers that have one.
 func (r *routes) RunBeside(ctx context.Context) {
 	var tasks sync.WaitGroup
 	for _, publisher := range r.publishers {
@@ -74,10 +74,11 @@ func (r *routes) RunBeside(ctx context.Context) {
 	tasks.Wait()
 }
 
-// Publish implements Publisher. A relay calls it with messages of one route, whose error is
-// returned unchanged. Any other caller, such as a wrapper that is not a Divider, may pass messages
-// of several. Then a route that returns an error without naming a message does not delay the others:
-// Publish names all messages of that route with RetryLater. A panic of a route ends the call.
+// Publish implements Publisher. A relay calls it with messages of one route, and Publish returns
+// the error of that route unchanged. Any other caller, such as a wrapper that is not a Divider, may
+// pass messages of several routes. If one route then returns an error that names no message,
+// Publish names all messages of this route and marks their reason with RetryLater. So the error
+// does not delay the other routes. A panic of a route ends the call.
 func (r *routes) Publish(ctx context.Context, messages []Message) error {
 	parts := map[string][]Message{}
 	for _, m := range messages {

@@ -9,26 +9,29 @@ import (
 )
 
 // scheduler decides what the worker publishes, stores and reads next. It has no goroutine, no clock
-// and no database: the worker reports the rows that it has read and the results of calls, and
-// carries out the decisions.
+// and no database. The worker passes it the rows of reads and the results of calls, and carries out
+// its decisions.
 //
-// The invariant: for each topic and key, the next message published is the one with the lowest
-// position that is not done, among the rows that were committed when the relay first read the
-// message. A key is ready or in a call, or it waits until a time.
+// A message is done when it is published or dead-lettered. Its position is its sequence number. The
+// invariant: the next message of a topic and key to be published is the one with the lowest
+// position that is not done. Only rows count that were committed when the relay first read that
+// message. At any time a key is ready, is in a call, or waits for a time.
 //
 // These rules keep the invariant:
 //
 //   - A destination has one call at a time, and a key belongs to one destination at a time.
-//   - Every visible message of a destination up to its read position is in memory, marked as held
-//     in the table, or done. A destination without room is lagging: it skips later messages until a
-//     catch-up read begins at its position. Each read also covers the gaps below its position, so a
-//     message that commits late is read no later than its successors of the key.
-//   - A message of a waiting key is marked as held in the table, and leaves the memory. A query of
-//     its own then reads the key, in order of position. The key is free again when that query
-//     returns no row, unless the query was cut off at its limit of bytes.
+//   - Every committed message of a destination up to its read position is in memory, is marked as
+//     held in the table, or is done. A destination without room is lagging: it skips later messages
+//     until a catch-up read begins at its position. Each read also covers the gaps below its start,
+//     so a message that commits late is read no later than the next messages of its key.
+//   - While a key waits, its messages are marked as held in the table, and are not in memory. Reads
+//     of new messages skip held rows. When the key is due, a separate query reads its held rows in
+//     order of position. The key is free again when that query returns no row for it, unless the
+//     query was cut off at its limit of bytes.
 //   - A transaction that reads messages first stores all outcomes.
-//   - The wait of a key ends at its due time, without an event, as soon as its destination has room
-//     and no backoff. Retries have room of their own, beside fresh messages.
+//   - A key stops waiting at its due time, or later, as soon as its destination has room and no
+//     backoff. No event is needed to end the wait. The queue has separate room for retries, which
+//     fresh messages cannot fill.
 type scheduler struct {
 	config     *RelayConfig
 	divide     func(topic string) string // names the destination of a topic; nil if there is only one
@@ -38,37 +41,37 @@ type scheduler struct {
 
 	progress     progress
 	destinations map[string]*destination
-	byTopic      map[string]*destination // the topics of all destinations
+	byTopic      map[string]*destination // the destination of each topic
 	keys         map[db.HeldKey]*key
 	inMemory     map[int64]*message
 	pending      pendingWrites
-	reports      []*report // for the worker, which takes them after each step
-	calls        int       // in progress
-	stopping     bool      // begin no call and no read
-	minQueue     int       // of the destinations of a Divider
+	reports      []*report // results for the log and the Observer; the worker takes them after each step
+	calls        int       // number of calls in progress
+	stopping     bool      // no call and no read begins any more
+	minQueue     int       // the minQueue of new destinations
 
 	full         bool   // the last read of all destinations was cut off at its limit, so there are more messages
-	catchUpNext  bool   // the next read is one for lagging destinations
-	readScale    [2]int // factors of the limits of reads: of all destinations, and of lagging ones
-	readCount    int    // messages read since the restart
-	catchUpReads int64  // reads for lagging destinations
+	catchUpNext  bool   // the next read is a catch-up read, if a destination is lagging
+	readScale    [2]int // factors of the limits of two kinds of reads: of all destinations, and catch-up
+	readCount    int    // number of messages read since the restart
+	catchUpReads int64  // number of catch-up reads
 	nextHeldList time.Time
 }
 
 const (
-	maxCalls      = 512 // at a time
-	dividedQueue  = 128 // minQueue: a destination of a Divider may have more while its calls are fast
+	maxCalls      = 512 // maximum number of calls in progress
+	dividedQueue  = 128 // minQueue with a Divider; the queue may be longer while calls are fast
 	maxRoundCalls = 32
 	maxReadScale  = 32
-	maxDue        = 1024   // messages of a read of due keys
-	maxTopics     = 1024   // of a read
-	maxKeyQueue   = 64_000 // messages of a key in memory
+	maxDue        = 1024   // maximum number of messages in a read of due keys
+	maxTopics     = 1024   // maximum number of topics in a read
+	maxKeyQueue   = 64_000 // maximum number of messages of one key in memory
 
-	// The previous owner of a stream may have published its first messages. An owner counts this
-	// many messages that it reads as possible repetitions.
+	// maxRepeats is how many messages a new owner of a stream marks as possible repetitions: the
+	// previous owner may have published the first messages without removing them.
 	maxRepeats = 64_000
 
-	// maxRetryAfter bounds how long a destination or a message waits because of RetryLater.
+	// maxRetryAfter is the longest time that a destination or a message waits because of RetryLater.
 	maxRetryAfter = time.Hour
 
 	// minOutage is how long a destination must have been unavailable before its messages are
@@ -84,8 +87,8 @@ func newScheduler(config *RelayConfig, divide func(string) string, memory *memor
 	return s
 }
 
-// restart drops everything that was read. A destination with a call in progress accepts no message
-// until the call ends.
+// restart drops all messages from memory, except those in calls, and begins to read from the start
+// of the stream. A destination with a call in progress accepts no message until the call ends.
 func (s *scheduler) restart(held []db.HeldBack, now time.Time) {
 	inCall := map[*message]bool{}
 	for _, d := range s.destinations {
@@ -113,8 +116,8 @@ func (s *scheduler) restart(held []db.HeldBack, now time.Time) {
 	s.syncHeld(held, now)
 }
 
-// syncHeld updates the keys from the held rows of the table: it adds keys, sets their due times,
-// and frees keys without rows.
+// syncHeld compares the keys with the held keys of the table. It adds missing keys, sets the due
+// times of keys, and frees waiting keys that have no held row any more.
 func (s *scheduler) syncHeld(held []db.HeldBack, now time.Time) {
 	inTable := make(map[db.HeldKey]bool, len(held))
 	for _, h := range held {
@@ -142,8 +145,8 @@ func (s *scheduler) newKey(name db.HeldKey, d *destination) *key {
 	return k
 }
 
-// pushWaiting adds a key to the heap of its destination, or moves it there after a change of its
-// due time.
+// pushWaiting adds a key to the heap of its destination. If the key is in the heap already,
+// pushWaiting moves it according to its new due time.
 func (s *scheduler) pushWaiting(k *key) {
 	if k.index >= 0 {
 		heap.Fix(&k.destination.waiting, k.index)
@@ -152,7 +155,7 @@ func (s *scheduler) pushWaiting(k *key) {
 	heap.Push(&k.destination.waiting, k)
 }
 
-// free ends the wait of a key: the table has no held message of it.
+// free ends the wait of a key, because the table has no held message of it any more.
 func (s *scheduler) free(k *key) {
 	if k.index >= 0 {
 		heap.Remove(&k.destination.waiting, k.index)
@@ -161,8 +164,9 @@ func (s *scheduler) free(k *key) {
 	s.reschedule(k)
 }
 
-// reschedule makes a key ready, makes it wait, or removes it. It does nothing if the key is in a
-// call, waits already, or is from before a restart.
+// reschedule makes a key ready if it has messages in memory, makes it wait if it has held messages
+// in the table, or removes it. It does nothing if the key is in a call, waits already, or was
+// created before the last restart.
 func (s *scheduler) reschedule(k *key) {
 	switch {
 	case k.inCall > 0 || k.index >= 0 || s.keys[k.name] != k:
@@ -175,23 +179,23 @@ func (s *scheduler) reschedule(k *key) {
 	}
 }
 
-// offer passes a message to its destination. It reports whether the message is in memory or marked
-// as held now.
+// offer passes a message to its destination. It returns true if the message is now in the queue or
+// will be marked as held, and false if the destination has no room.
 func (s *scheduler) offer(d *destination, row *db.Queued) bool {
 	name := keyOf(row)
 	k := s.keys[name]
 	if k != nil && k.held {
 		s.pending.held = append(s.pending.held, row.Seq)
 		if n := len(k.queue); n > 0 && row.Seq < k.queue[n-1].Seq {
-			// The message was committed after later messages of its key. Evict these: the next read
-			// of the key returns all of them in order.
+			// The message was committed after later messages of its key, which are in the queue. Evict the
+			// queue: the next read of the key returns all of its messages in order.
 			k.due = time.Time{}
 			s.evictQueue(k)
 			s.reschedule(k)
 		}
 		return true
 	}
-	if k != nil && len(k.queue) >= s.keyLimit(d) { // a key with very many messages: later ones stay in the table
+	if k != nil && len(k.queue) >= s.keyLimit(d) { // the key has very many messages: later ones stay in the table
 		k.held, k.due = true, time.Time{}
 		s.pending.held = append(s.pending.held, row.Seq)
 		return true
@@ -221,13 +225,14 @@ func (s *scheduler) takeMemory(d *destination, bytes int) bool {
 	return false
 }
 
-// mayTakeMemory reports whether a destination that has lacked memory may have some now.
+// mayTakeMemory reports whether a destination has lacked no memory, or would now find memory for
+// the message that did not fit.
 func (s *scheduler) mayTakeMemory(d *destination) bool {
 	return d.wanted == 0 || d.bytes == 0 && s.memory.fits(d.wanted)
 }
 
-// keyLimit is the maximum number of messages of one key in memory. The others stay in the table,
-// marked as held.
+// keyLimit returns the maximum number of messages of one key in memory. Further messages of the key
+// stay in the table, marked as held.
 func (s *scheduler) keyLimit(d *destination) int {
 	if s.keepsOrder && !d.slow {
 		return maxKeyQueue
@@ -281,7 +286,7 @@ func (s *scheduler) destination(topic string) *destination {
 	return d
 }
 
-// pin makes d the destination of a topic until cleanUp.
+// pin makes d the destination of a topic until cleanUp finds d idle.
 func (s *scheduler) pin(topic string, d *destination) {
 	if s.byTopic[topic] == d {
 		return
@@ -290,8 +295,9 @@ func (s *scheduler) pin(topic string, d *destination) {
 	d.topics = append(d.topics, topic)
 }
 
-// cleanUp unpins the topics of idle destinations, so that the Divider is asked again. It removes
-// idle destinations that are healthy, or that have been idle for longer than any backoff.
+// cleanUp unpins the topics of idle destinations, so that the next message of such a topic asks the
+// Divider again. It removes idle destinations that are healthy, or that have been idle for longer
+// than any backoff.
 func (s *scheduler) cleanUp(now time.Time) {
 	for name, d := range s.destinations {
 		if d.call != nil || d.lagging || d.fresh+d.retries > 0 || d.round != nil && len(d.round.refused) > 0 {
@@ -325,7 +331,7 @@ func (s *scheduler) next(now time.Time) (begin []*call) {
 		}
 		c := &call{destination: d, began: now, messages: d.compose(size, s.keepsOrder)}
 		if len(c.messages) == 0 {
-			if d.round != nil && d.round.tried > 0 { // nothing is left to try
+			if d.round != nil && d.round.tried > 0 { // the destination has no message left to try
 				s.endRound(d, 0, now)
 			}
 			continue
@@ -348,7 +354,8 @@ type report struct {
 	pause       time.Duration // the backoff of the destination
 }
 
-// callsTopic reports whether a call in progress has a message of a topic with a property.
+// callsTopic reports whether a call in progress has a message for whose topic the function returns
+// true.
 func (s *scheduler) callsTopic(has func(topic string) bool) bool {
 	for _, d := range s.destinations {
 		if d.call != nil && slices.ContainsFunc(d.call.messages, func(m *message) bool { return has(m.Topic) }) {
@@ -361,9 +368,9 @@ func (s *scheduler) callsTopic(has func(topic string) bool) bool {
 // callEnded applies the result of a call.
 //
 // An accepted message is done. A refused or postponed message waits, and so does its key: later
-// messages of the key that were in the same call leave the memory and are read again when the key
-// is due. All other messages return to the front of the queue. In a round, a message without a
-// known outcome stays out of the queue until the round ends.
+// messages of the key that were in the same call are evicted from memory, and are read again when
+// the key is due. All other messages return to the front of the queue. In a round, a message with
+// an unknown outcome stays out of the queue until the round ends.
 func (s *scheduler) callEnded(c *call, r *result, now time.Time) {
 	d := c.destination
 	d.call = nil
@@ -402,7 +409,7 @@ func (s *scheduler) callEnded(c *call, r *result, now time.Time) {
 			s.postpone(m, answer.err, answer.after, now)
 			waits[k] = true
 		case answer.status == unknown && d.round != nil && !r.unavailable && !s.stopping:
-			k.inCall++ // until the round ends
+			k.inCall++ // keeps the key out of calls until the round ends
 			early := d.round.accepted == 0 && !d.round.repeats
 			d.round.refused = append(d.round.refused, refusal{m, answer.err, early})
 			unknowns++
@@ -421,7 +428,8 @@ func (s *scheduler) callEnded(c *call, r *result, now time.Time) {
 	}
 }
 
-// rescheduleCall reschedules the keys of a call. Those of the open messages come first, in order.
+// rescheduleCall reschedules the keys of a call. Keys whose messages the broker has not accepted go
+// to the front of their lists, in the order of the call.
 func (s *scheduler) rescheduleCall(c *call, open []int, isOpen map[*key]bool) {
 	for _, m := range c.messages {
 		if !isOpen[m.key] {
@@ -438,8 +446,8 @@ func (s *scheduler) rescheduleCall(c *call, open []int, isOpen map[*key]bool) {
 }
 
 // afterCall decides how a destination continues: with another batch, with a backoff, or with a
-// round of single calls. again and unknowns count the messages that are published again because of
-// RetryLater, and because nothing is known.
+// round of single calls. again is the number of messages that are published again because of
+// RetryLater. unknowns is the number of messages whose outcome is unknown.
 func (s *scheduler) afterCall(c *call, r *result, rep *report, again, unknowns int, now time.Time) {
 	d := c.destination
 	published, single := rep.data.Published, d.round != nil
@@ -488,7 +496,8 @@ func (s *scheduler) afterCall(c *call, r *result, rep *report, again, unknowns i
 	}
 }
 
-// backOff starts or doubles the backoff of a destination, and returns it. It is at least after.
+// backOff starts or doubles the backoff of a destination, and returns it. The backoff is at least
+// the duration of RetryLater, which is passed as after.
 func (s *scheduler) backOff(d *destination, after time.Duration, now time.Time) time.Duration {
 	limit := max(min(s.config.MaxPause, maxBackoff), s.config.MinPause)
 	d.backoff = min(max(2*d.backoff, s.config.MinPause), limit)
@@ -507,8 +516,8 @@ func (s *scheduler) jittered(pause time.Duration) time.Duration {
 	return max(s.jitter(pause), s.config.MinPause)
 }
 
-// giveUp dead-letters messages of a call that have waited for an unavailable destination for too
-// long. It considers only messages that are the first of their key.
+// giveUp dead-letters messages of a call that have waited too long for an unavailable destination.
+// It considers only messages that are the first of their key.
 func (s *scheduler) giveUp(d *destination, c *call, err error, now time.Time) {
 	for _, m := range c.messages {
 		if k := m.key; len(k.queue) > 0 && k.queue[0] == m {
@@ -517,27 +526,27 @@ func (s *scheduler) giveUp(d *destination, c *call, err error, now time.Time) {
 	}
 }
 
-// expire dead-letters a message if RelayConfig.MaxOutage is over for it, and reports whether it has
-// done so. since is the time from which the destination or the key of the message has been
-// unavailable.
+// expire dead-letters a message that has waited for longer than RelayConfig.MaxOutage, and reports
+// whether it has done so. since is when the outage began: the destination has been unavailable, or
+// the key has been postponed, since then.
 func (s *scheduler) expire(m *message, err error, since, now time.Time) bool {
 	limit := s.config.MaxOutage
 	if limit == 0 || now.Sub(m.CreatedAt) <= limit || since.IsZero() || now.Sub(since) < min(limit, minOutage) {
 		return false
 	}
 	if _, ok := RetryAfter(err); !ok {
-		err = &retryLater{err: err} // has the class of the dead letter
+		err = &retryLater{err: err} // its Class is the class of the dead letter
 	}
 	s.deadLetter(m, failure{message: m.Queued, err: err, attempts: m.Attempts}, now)
 	return true
 }
 
-// endRound ends a round and returns the backoff of the destination, or 0. If a message was
-// accepted, each refused one has failed. If none was accepted, the destination is unavailable.
-// after is the duration of RetryLater.
+// endRound ends a round and returns the backoff of the destination, or 0. If the round accepted a
+// message, an attempt counts for each refused message. If it accepted none, the destination is
+// unavailable. after is the duration of RetryLater, or 0.
 //
-// A message that was refused before the first accepted one may have met the end of an outage. The
-// next round tries it once more, first of all, and then its refusal counts.
+// An outage may have ended just before the first accepted message of the round. So the next round
+// first tries the messages again that were refused before that message. A second refusal counts.
 func (s *scheduler) endRound(d *destination, after time.Duration, now time.Time) (pause time.Duration) {
 	ended := d.round
 	d.round = &round{}
@@ -581,8 +590,8 @@ func (s *scheduler) endRound(d *destination, after time.Duration, now time.Time)
 	return pause
 }
 
-// staleCallEnded applies the result of a call that began before a restart: it stores what was
-// published. The destination then reads everything again.
+// staleCallEnded applies the result of a call that began before a restart. It stores which messages
+// were published. Then the destination reads all its messages again.
 func (s *scheduler) staleCallEnded(c *call, r *result, rep *report, now time.Time) {
 	d := c.destination
 	for i, m := range c.messages {
@@ -593,7 +602,7 @@ func (s *scheduler) staleCallEnded(c *call, r *result, rep *report, now time.Tim
 		}
 	}
 	d.stale, d.position, s.full = false, 0, true
-	if s.divide == nil { // the read position of the only destination is that of the stream
+	if s.divide == nil { // the only destination has the read position of the stream
 		d.lagging, s.progress = false, progress{}
 	}
 	if r.unavailable {
@@ -601,7 +610,7 @@ func (s *scheduler) staleCallEnded(c *call, r *result, rep *report, now time.Tim
 	}
 }
 
-// done marks a message as published.
+// done records a message as published.
 func (s *scheduler) done(m *message) {
 	k := m.key
 	s.pending.published = append(s.pending.published, m.Seq)
@@ -615,7 +624,7 @@ func (s *scheduler) drop(m *message) {
 	s.releaseMemory(m.key.destination, m)
 }
 
-// evict removes a message that is in no queue from memory, and marks it as held in the table.
+// evict removes a message that is in no queue from memory, and has it marked as held in the table.
 func (s *scheduler) evict(m *message) {
 	if !m.held {
 		s.pending.held = append(s.pending.held, m.Seq)
@@ -632,7 +641,7 @@ func (s *scheduler) evictQueue(k *key) {
 	k.queue = nil
 }
 
-// fail counts an attempt of a message. The message and its key wait, or the message is
+// fail counts a failed attempt of a message. Then the message and its key wait, or the message is
 // dead-lettered.
 func (s *scheduler) fail(m *message, err error, now time.Time) {
 	attempts := m.Attempts + 1
@@ -660,7 +669,8 @@ func (s *scheduler) postpone(m *message, err error, after time.Duration, now tim
 	k.postponedSince = since
 }
 
-// hold stores that a message waits until f.due. The rest of the queue of its key is evicted.
+// hold stores that a message waits until f.due. It evicts the later messages of its key from
+// memory.
 func (s *scheduler) hold(m *message, f failure) {
 	k := m.key
 	s.pending.failed = append(s.pending.failed, f)
@@ -669,9 +679,9 @@ func (s *scheduler) hold(m *message, f failure) {
 	s.reschedule(k)
 }
 
-// deadLetter makes a message a dead letter. Its key waits until the dead letter is stored:
-// otherwise a new owner of the stream could publish the message after later ones of its key. If the
-// dead letter cannot be sealed, the message waits.
+// deadLetter makes a message a dead letter. Its key waits until the dead letter is stored.
+// Otherwise a new owner of the stream could publish the message after later messages of its key. If
+// the dead letter cannot be sealed, the message waits and is retried.
 func (s *scheduler) deadLetter(m *message, f failure, now time.Time) {
 	k := m.key
 	if err := s.config.sealLetter(&f); err != nil {
@@ -696,8 +706,8 @@ func (s *scheduler) dropFirst(m *message) {
 	s.evictQueue(k)
 }
 
-// backoffAfter is the backoff of a message after a number of attempts. It doubles from one attempt
-// to the next.
+// backoffAfter returns the backoff of a message after the given number of failed attempts. It
+// doubles from one attempt to the next.
 func (s *scheduler) backoffAfter(attempts int) time.Duration {
 	pause := s.config.MinPause
 	for i := 1; i < attempts && pause < s.config.MaxPause; i++ {
@@ -706,7 +716,7 @@ func (s *scheduler) backoffAfter(attempts int) time.Duration {
 	return s.jittered(min(pause, s.config.MaxPause))
 }
 
-// keyOf returns the name of the key of a row. A message without a key is a key of its own.
+// keyOf returns the key of a row. A message without a key is identified by its position.
 func keyOf(m *db.Queued) db.HeldKey {
 	if m.Key == "" {
 		return db.HeldKey{Topic: m.Topic, Seq: m.Seq}

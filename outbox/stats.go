@@ -14,32 +14,33 @@ import (
 type Stats struct {
 	ReadAt time.Time // by the clock of the database
 
-	// Oldest is the time since the oldest message could have been published, 0 if there is none.
-	// Alert on it.
+	// Oldest is how long the oldest message has been waiting to be published, 0 if there is none. A
+	// delayed message waits from its NotBefore on. Alert on Oldest.
 	Oldest time.Duration
 	// Waiting counts messages that a relay is about to publish.
 	Waiting int
-	// Held counts messages that are held back: they or an earlier message of their key could not be
-	// published, or their key has very many messages.
+	// Held counts messages that wait because they, or an earlier message of their key, could not be
+	// published. Messages of a key with very many messages may count as well.
 	Held int
-	// HeldKeys counts the keys of the held messages. A message without a key counts as one.
+	// HeldKeys counts the keys of the held messages. Each message without a key counts as a key.
 	HeldKeys int
 	// Dead counts dead letters.
 	Dead int
 
-	// Delayed counts messages that are not due yet. No other figure includes them. Messages that
-	// are due are Waiting.
+	// Delayed counts messages that are not due yet. No other figure includes them. Messages that are
+	// due count as Waiting.
 	Delayed int
-	// NextDue is when the first delayed message is due, by the clock of the database; zero if there
-	// is none.
+	// NextDue is the time at which the first delayed message is due, by the clock of the database;
+	// zero if there is none.
 	NextDue time.Time
 }
 
-// MaxCount is the limit of the counts of ReadStats: MaxCount means at least that many.
+// MaxCount is the largest count that ReadStats returns. A count of MaxCount means that many or
+// more.
 const MaxCount = 10_000
 
-// ReadStats returns the Stats of an outbox. It takes little time for any number of messages, unless
-// an old snapshot keeps vacuum from removing the rows of published messages.
+// ReadStats returns the Stats of an outbox. It is fast for any number of messages, unless an old
+// snapshot keeps vacuum from removing the rows of published messages.
 func ReadStats(ctx context.Context, pool *pgxpool.Pool) (Stats, error) {
 	if pool == nil {
 		return Stats{}, errNoPool

@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// run relays the stream while no other process does, until ctx is done. It returns an error only if
-// retrying cannot help.
+// run relays the stream, whenever no other process does, until ctx is done. It returns an error
+// only if retrying cannot help.
 func (w *worker) run(ctx context.Context) error {
 	defer w.waker.listen()()
 	backoff := txn.Pauses{Current: minRetryPause, Limit: maxRetryPause}
@@ -47,7 +47,7 @@ func (w *worker) run(ctx context.Context) error {
 }
 
 // acquire takes the ownership of the stream, and returns it with the topics of the relay. It
-// returns nil if another process has the stream.
+// returns a nil ownership if another process relays the stream.
 func (w *worker) acquire(ctx context.Context) (*ownership, *topics, error) {
 	own, err := ownTopics(ctx, w.pool, w.config)
 	if err != nil || own == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// ErrTopicTaken is the error of Relay.Run if another recorded relay has one of the Topics.
+// ErrTopicTaken is the error of Relay.Run if another recorded relay has one of RelayConfig.Topics.
 var ErrTopicTaken = errors.New("outbox: another relay has the topic")
 
 // Errors of ForgetRelay.
@@ -23,24 +23,26 @@ var (
 	ErrNoRelay   = errors.New("outbox: no relay with this name is recorded")
 )
 
-// errTopics says that the recorded topics of this relay are not those of this process any more.
+// errTopics says that the topics that are recorded for this relay differ from those of this
+// process.
 var errTopics = errors.New("the recorded topics of the relay have changed")
 
-// topics are the topics of a relay, and those of other relays that it leaves out.
+// topics are the patterns of the topics that a relay publishes, and of topics that belong to other
+// relays.
 type topics struct {
-	own        []string // patterns; nil means all topics
-	others     []string // patterns of other relays
-	generation int64    // of the recorded topics of all relays
+	own        []string // nil means all topics
+	others     []string // the topics of other relays
+	generation int64    // increases with every change of the recorded topics of any relay
 }
 
-// has reports whether a topic is one of the relay.
+// has reports whether the relay publishes a topic.
 func (t *topics) has(topic string) bool {
 	matching := func(pattern string) bool { return matches(pattern, topic) }
 	return (len(t.own) == 0 || slices.ContainsFunc(t.own, matching)) && !slices.ContainsFunc(t.others, matching)
 }
 
 // ownTopics records the topics of a relay, and returns them with those of other relays. It returns
-// nil while a process relays with other topics under the same Name. If the pool is exhausted,
+// nil while another process relays other topics under the same Name. If the pool is exhausted,
 // ownTopics uses a connection of its own.
 func ownTopics(ctx context.Context, pool *pgxpool.Pool, c *RelayConfig) (*topics, error) {
 	own, err := c.recordTopics(ctx, &txn.Engine{Pool: pool, Limits: txn.DefaultLimits})
@@ -96,8 +98,8 @@ func allLanes() []int {
 	return lanes
 }
 
-// compare compares the topics of a relay with the recorded ones of all relays. recorded is the
-// generation in which the topics of this relay were recorded, or 0.
+// compare compares the topics of a relay with the recorded topics of all relays. recorded is the
+// generation in which these topics of the relay were recorded, or 0 if they are not recorded.
 func (c *RelayConfig) compare(relays []db.RelayTopics) (own *topics, recorded int64, err error) {
 	own = &topics{own: c.Topics}
 	for _, other := range relays {
@@ -123,10 +125,10 @@ func (c *RelayConfig) compare(relays []db.RelayTopics) (own *topics, recorded in
 	return own, recorded, nil
 }
 
-// ForgetRelay removes the recorded topics of a relay that does not run any more. Another relay can
-// have them from then on: the one without a Name, or one that has them in its Topics. ForgetRelay
-// adds a row to idem.audit. It returns ErrRelayRuns if a process runs the relay, and ErrNoRelay if
-// no relay with this name is recorded.
+// ForgetRelay removes the recorded topics of a relay that does not run any more. Then another relay
+// can publish these topics: the relay without a Name, or a relay that has them in its Topics.
+// ForgetRelay adds a row to idem.audit. It returns ErrRelayRuns if a process runs the relay, and
+// ErrNoRelay if no relay with this name is recorded.
 func ForgetRelay(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
 	see := &db.SeeLanes{Relay: name, Lanes: allLanes()}

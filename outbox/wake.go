@@ -2,7 +2,7 @@ package outbox
 
 import "sync"
 
-// waker wakes a stream. A wake never blocks.
+// waker wakes the worker of a stream. Waking never blocks.
 type waker chan struct{}
 
 func newWaker() waker { return make(waker, 1) }
@@ -14,14 +14,14 @@ func (w waker) wake() {
 	}
 }
 
-// wakers are the streams that run in this process. The commit of an idem.Do whose function has
-// called Add wakes all of them.
+// wakers are the wakers of all streams with a worker in this process. The commit of an idem.Do
+// whose function has called Add wakes all of them.
 var (
 	wakersMu sync.Mutex
 	wakers   = map[waker]bool{}
 )
 
-// listen adds the stream to wakers until end is called.
+// listen adds w to wakers until the returned function is called.
 func (w waker) listen() (end func()) {
 	wakersMu.Lock()
 	defer wakersMu.Unlock()
@@ -33,7 +33,7 @@ func (w waker) listen() (end func()) {
 	}
 }
 
-// wakeAll is a hook for the commit of a transaction.
+// wakeAll is a hook that is called when a transaction has committed.
 type wakeAll struct{}
 
 // Committed wakes all streams of the process.

@@ -18,7 +18,8 @@ import (
 )
 
 // worker carries out the decisions of the scheduler of a stream, while this process owns the
-// stream. A call of the Publisher may outlast an ownership: the next ownership stores its result.
+// stream. A call of the Publisher may last longer than the ownership. Its result is then stored
+// when the process next owns the stream.
 type worker struct {
 	pool      *pgxpool.Pool
 	config    *RelayConfig
@@ -26,16 +27,16 @@ type worker struct {
 	schedule  *scheduler
 	delayed   delayed
 	waker     waker
-	stream    db.Stream // the lanes whose number has the same remainder
+	stream    db.Stream // the lanes whose number, modulo the number of streams, is the number of this stream
 	lanes     []int
 	ended     chan endedCall
 
-	// Of an ownership:
+	// The state of the current ownership:
 	ownership   *ownership
 	topics      *topics
-	adopting    bool            // the generation of the topics is to be stored
-	calling     context.Context // of the calls; ends when the ownership is lost
-	asking      context.Context // of the database; ends after the last calls have had their time
+	adopting    bool            // the worker uses changed topics, and has yet to store their generation
+	calling     context.Context // the context of the calls; ends when the ownership is lost
+	asking      context.Context // the context of database queries; ends after Run has had time to store the last outcomes
 	topicsSeen  time.Time
 	storedAt    time.Time
 	pollBackoff txn.Pauses
@@ -48,18 +49,18 @@ type endedCall struct {
 }
 
 const (
-	minPoll     = 50 * time.Millisecond // between two reads of an outbox that has just become empty
+	minPoll     = 50 * time.Millisecond // between two reads of the outbox, when it has just become empty
 	storePause  = 50 * time.Millisecond // how long outcomes may wait for others while calls are in progress
-	hangTimeout = 5 * time.Second       // how long a call may continue after the end of its context
-	lastStore   = 5 * time.Second       // how long storing the outcomes of the last calls may take after the end of Run
+	hangTimeout = 5 * time.Second       // how long a call may continue after its context has ended
+	lastStore   = 5 * time.Second       // how long storing the last outcomes may take after the end of Run
 	topicsPause = 250 * time.Millisecond
 )
 
-// errHung says that a call to the only destination does not return. Its messages may be published
-// at any time.
+// errHung says that a call to the only destination does not return. The call may still publish its
+// messages at any time.
 var errHung = errors.New("the Publisher has not returned although its context has ended")
 
-// newWorker returns the worker of the stream with a number.
+// newWorker returns the worker of the stream with the given number.
 func newWorker(pool *pgxpool.Pool, publisher Publisher, config *RelayConfig, memory *memory, number int) *worker {
 	w := &worker{
 		pool: pool, config: config, publisher: publisher, waker: newWaker(), ended: make(chan endedCall, maxCalls),
@@ -82,8 +83,9 @@ func newWorker(pool *pgxpool.Pool, publisher Publisher, config *RelayConfig, mem
 	return w
 }
 
-// noDestination is the prefix of the name of a destination whose topic makes Divider.Destination
-// panic. Each of its calls panics again, so that its messages fail.
+// noDestination is the prefix of the name of a destination that has a topic for which
+// Divider.Destination panics. Each call for this destination panics in the same way, so that its
+// messages fail.
 const noDestination = "without a Destination: "
 
 // work relays until ctx is done or the ownership is lost.
@@ -100,7 +102,8 @@ func (w *worker) work(ctx context.Context, ownership *ownership, own *topics) er
 	})
 	w.setTopics(own)
 	w.adopting, w.delayed, w.topicsSeen = false, delayed{}, time.Time{}
-	// Other processes may have relayed in between: keep only what was published.
+	// Other processes may have relayed in between. So of the pending outcomes only published messages
+	// are kept.
 	w.schedule.pending = pendingWrites{published: w.schedule.pending.published}
 	w.schedule.restart(nil, time.Now())
 	w.collect(ctx)
@@ -138,14 +141,14 @@ func (w *worker) step(ctx context.Context) error {
 	return w.wait(ctx)
 }
 
-// mustStore reports whether to store outcomes without waiting for others.
+// mustStore reports whether to store the pending outcomes now instead of waiting for more.
 func (w *worker) mustStore(now time.Time) bool {
 	s := w.schedule
 	n := s.pending.size()
 	return n > 0 && (s.calls == 0 || n >= w.config.BatchSize/2 || now.Sub(w.storedAt) >= storePause)
 }
 
-// begin begins calls.
+// begin starts the calls that the scheduler allows. It fails if the ownership is lost.
 func (w *worker) begin(ctx context.Context) error {
 	if !w.ownership.isTrusted() {
 		return errLost
@@ -157,7 +160,7 @@ func (w *worker) begin(ctx context.Context) error {
 	return nil
 }
 
-// publish calls the Publisher in a goroutine, which may never return.
+// publish starts a goroutine that calls the Publisher. The call may never return.
 func (w *worker) publish(c *call) {
 	publisher := w.publisher
 	if strings.HasPrefix(c.destination.name, noDestination) {
@@ -236,7 +239,7 @@ func (w *worker) pollSoon(now time.Time) {
 // pollNow makes the next read of the outbox happen at once.
 func (w *worker) pollNow() { w.pollAt, w.pollBackoff.Current = time.Now(), minPoll }
 
-// read stores the outcomes of published messages and reads messages as p plans, in one round trip.
+// read stores all pending outcomes and makes the reads of p, in one transaction and one round trip.
 // If p is nil, it reads no messages.
 func (w *worker) read(p *readPlan) error {
 	began := time.Now()
@@ -253,7 +256,7 @@ func (w *worker) read(p *readPlan) error {
 	if p != nil && p.held != nil {
 		requests = append(requests, p.held)
 	}
-	if p != nil && p.list != nil { // before the read, whose snapshot then has what the writers that are gone committed
+	if p != nil && p.list != nil { // before the read, which then sees the rows of all writers that are gone
 		requests = append(requests, p.list)
 	}
 	if p != nil && p.read != nil {
@@ -287,9 +290,9 @@ func (w *worker) read(p *readPlan) error {
 	return nil
 }
 
-// transact runs a transaction that stores all outcomes and then makes requests. It does nothing if
-// there is nothing to do. It does not depend on the context of Run, so outcomes are stored after
-// Run has been canceled.
+// transact runs a transaction that stores all pending outcomes and then sends requests. It does
+// nothing if there are neither outcomes nor requests. It does not depend on the context of Run, so
+// that outcomes can be stored after the end of that context.
 func (w *worker) transact(timeout time.Duration, requests ...txn.Request) error {
 	if stores := w.schedule.pending.requests(w.config, time.Now()); len(stores) > 0 {
 		requests = slices.Concat(w.ownership.fence(), stores, requests)
@@ -311,10 +314,11 @@ func (w *worker) transact(timeout time.Duration, requests ...txn.Request) error 
 	return nil
 }
 
-// settle stores all outcomes.
+// settle stores all pending outcomes.
 func (w *worker) settle() error { return w.transact(writeTimeout) }
 
-// reload reads which keys the table holds. With restart, the scheduler starts anew.
+// reload reads which keys have held rows in the table. If restart is true, the scheduler restarts
+// and reads the stream from the beginning.
 func (w *worker) reload(restart bool) error {
 	held := &db.ListHeld{Stream: w.stream}
 	began := time.Now()
@@ -333,8 +337,8 @@ func (w *worker) reload(restart bool) error {
 	return nil
 }
 
-// moveDelayed inserts delayed messages that are due into the outbox. It has a transaction of its
-// own, because its lock excludes other processes.
+// moveDelayed inserts delayed messages that are due into the outbox. It uses a separate
+// transaction, because only one process at a time can have the lock that it takes.
 func (w *worker) moveDelayed() error {
 	move := w.delayed.move(time.Now(), w.config.BatchSize)
 	if move == nil {
@@ -375,9 +379,9 @@ func (w *worker) wait(ctx context.Context) error {
 	return nil
 }
 
-// checkHung handles calls that do not return hangTimeout after the end of their context. It returns
-// the earliest time at which another call may become one of them. With one destination, the worker
-// releases the ownership to another process; with several, it logs the call.
+// checkHung handles calls that have not returned hangTimeout after the end of their context.
+// Without a Divider it returns an error, so that another process can take over. With a Divider it
+// logs the call. next is the earliest time at which another call may exceed the limit.
 func (w *worker) checkHung(now time.Time) (next time.Time, err error) {
 	next = now.Add(heartbeatPause)
 	for _, d := range w.schedule.destinations {
@@ -399,8 +403,8 @@ func (w *worker) checkHung(now time.Time) (next time.Time, err error) {
 	return next, nil
 }
 
-// awaitHung waits for a hung call to the only destination. Another process may relay meanwhile.
-// This process must not: a second call would overtake the first.
+// awaitHung waits for a hung call to the only destination. Meanwhile another process may relay the
+// stream. This process must not, because its next call could overtake the hung one.
 func (w *worker) awaitHung(ctx context.Context) {
 	for w.schedule.divide == nil && w.schedule.calls > 0 && ctx.Err() == nil {
 		select {
@@ -415,8 +419,8 @@ func (w *worker) awaitHung(ctx context.Context) {
 	}
 }
 
-// stop waits for the calls in progress and stores their outcomes. It cancels the calls after
-// RelayConfig.Drain.
+// stop waits for the calls in progress and stores their outcomes. After RelayConfig.Drain it
+// cancels the calls, and hangTimeout later it returns without them.
 func (w *worker) stop(ctx context.Context, cancel context.CancelFunc) error {
 	w.schedule.stopping = true
 	drain, limit := time.After(w.config.Drain), (<-chan time.Time)(nil)
@@ -441,7 +445,7 @@ func (w *worker) stop(ctx context.Context, cancel context.CancelFunc) error {
 	}
 }
 
-// ask makes one round trip with the connection of the ownership.
+// ask makes one round trip with the session of the ownership, or with a connection of the pool.
 func (w *worker) ask(timeout time.Duration, requests ...txn.Request) error {
 	if err := w.ownership.heartbeatIfDue(w.asking); err != nil {
 		return err
@@ -461,8 +465,9 @@ func (w *worker) setTopics(own *topics) {
 	w.stream.Topics, w.stream.Foreign = like(own.own), like(own.others)
 }
 
-// changeTopics adopts the topics of all relays after a change. Calls in progress continue. Only a
-// relay that has received one of their topics waits for them.
+// changeTopics uses the recorded topics of all relays after a change. Calls in progress continue.
+// If such a call has a topic that now belongs to another relay, that relay waits until the call
+// ends.
 func (w *worker) changeTopics() error {
 	list := &db.ListTopics{}
 	if err := w.ask(writeTimeout, list); err != nil {
@@ -481,7 +486,7 @@ func (w *worker) changeTopics() error {
 	return w.reload(true)
 }
 
-// renewTopics stores that this process uses the topics of the current generation.
+// renewTopics stores that this process uses the latest recorded topics of all relays.
 func (w *worker) renewTopics() error {
 	o := w.ownership
 	take := &db.TakeLanes{Relay: w.config.Name, Instance: o.instance, Generation: w.topics.generation, Lanes: o.lanes}

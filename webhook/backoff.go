@@ -14,12 +14,12 @@ import (
 const (
 	minBackoff    = time.Second
 	maxBackoff    = time.Minute
-	maxRetryAfter = time.Hour // limit of a Retry-After
-	maxEndpoints  = 10_000    // beyond that, endpoints whose backoff is over are removed
-	maxRefused    = 64        // of an endpoint
+	maxRetryAfter = time.Hour // the longest time that is taken from a header Retry-After
+	maxEndpoints  = 10_000    // with more endpoints, those whose backoff has ended are removed
+	maxRefused    = 64        // maximum number of IDs in backoff.refused
 )
 
-// backoffs are the backoffs of unavailable endpoints, by topic.
+// backoffs contains the backoffs of unavailable endpoints, by topic.
 type backoffs struct {
 	mu        sync.Mutex
 	endpoints map[string]backoff
@@ -29,12 +29,12 @@ type backoff struct {
 	until time.Time
 	last  time.Duration
 
-	// refused has the IDs of the messages for which the endpoint was unavailable. The value says
-	// whether the endpoint has accepted another message since.
+	// refused contains the IDs of the messages for which the endpoint was unavailable. The value is
+	// true if the endpoint has answered another message since.
 	refused map[string]bool
 }
 
-// check returns an error if an endpoint has a backoff.
+// check returns an error marked by RetryLater if an endpoint has a backoff.
 func (b *backoffs) check(topic string, now time.Time) error {
 	if left := b.left(topic, now); left > 0 {
 		return outbox.RetryLater(fmt.Errorf("%w, for another %v", ErrAway, left.Round(time.Millisecond)), left)
@@ -42,16 +42,17 @@ func (b *backoffs) check(topic string, now time.Time) error {
 	return nil
 }
 
-// left returns the rest of the backoff of an endpoint.
+// left returns the time until the backoff of an endpoint ends.
 func (b *backoffs) left(topic string, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.endpoints[topic].until.Sub(now)
 }
 
-// note stores the result of an attempt, and reports whether the endpoint is unavailable. Concurrent
-// attempts double the backoff once. If the endpoint has accepted another message since it was
-// unavailable for this one, note returns false: the message has failed.
+// note records the result of an attempt, and reports whether the endpoint is unavailable. Failures
+// of concurrent attempts double the backoff only once. If the endpoint was unavailable for this
+// message before and has answered another message since, the message itself is the likely cause:
+// note returns false, and the message has failed.
 func (b *backoffs) note(topic, id string, err error, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,7 +63,7 @@ func (b *backoffs) note(topic, id string, err error, now time.Time) bool {
 		return false
 	}
 	if _, answered := errors.AsType[*StatusError](err); err != nil && !answered && !unavailable {
-		return false // the attempt has not reached the endpoint
+		return false // the attempt did not reach the endpoint
 	}
 	active := e.until.After(now)
 	switch {
@@ -105,8 +106,8 @@ func (b *backoffs) set(topic string, e backoff, now time.Time) {
 	b.endpoints[topic] = e
 }
 
-// isUnavailable reports whether an attempt has failed because of the endpoint and not because of
-// the message. after is the duration of Retry-After.
+// isUnavailable reports whether the cause of a failed attempt is the endpoint and not the message.
+// after is the duration of the header Retry-After.
 func isUnavailable(err error) (after time.Duration, unavailable bool) {
 	if refused, ok := errors.AsType[*StatusError](err); ok {
 		switch refused.Status {

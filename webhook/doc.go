@@ -1,5 +1,5 @@
-// Package webhook receives webhooks, so that each has its effect once, and sends messages of an
-// outbox as webhooks.
+// Package webhook receives webhooks, so that each webhook has its effect once. It also sends the
+// messages of an outbox as webhooks.
 //
 // # Receiving
 //
@@ -15,14 +15,14 @@
 //	...
 //	mux.Handle("POST /webhooks/stripe", handler)
 //
-// The Handler first verifies the signature, over the bytes of the body as they arrived. The
-// provider's ID of the event is its key in the inbox. The effect is committed together with the
-// record of the event. The response is 2xx only after that commit, so the provider repeats an event
-// that was not committed, and a repeated event has no second effect.
+// The Handler first verifies the signature over the bytes of the body as they arrived. The inbox
+// identifies an event by the ID that the provider gave it. The effect is committed together with
+// the record of the event, and only then the response is 2xx. So the provider repeats an event that
+// was not committed, and a repeated event has no second effect.
 //
 // # Sending
 //
 // A [Publisher] is an outbox.Publisher that sends signed webhooks according to Standard Webhooks.
-// It keeps the order of a key. An unavailable endpoint blocks no messages of other endpoints. By
-// default it connects only to public addresses, because customers choose the URLs.
+// It keeps the order of a key. An unavailable endpoint does not block messages to other endpoints.
+// By default the Publisher connects only to public addresses, because customers choose the URLs.
 package webhook

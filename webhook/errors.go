@@ -12,21 +12,21 @@ import (
 	"github.com/idem-go/idem/internal/deadletter"
 )
 
-// The reasons of a message that was not published. If the endpoint has answered, the reason is a
-// *StatusError.
+// The reasons why a message was not published. If the endpoint has answered, the reason is a
+// *StatusError instead.
 var (
 	// ErrTimeout says that the endpoint did not answer in time.
 	ErrTimeout error = &failure{"timeout", "webhook: the endpoint did not answer in time"}
 
-	// ErrAway says that the message was not sent, because its endpoint is unavailable: it recently
-	// did not answer, or asked for a pause.
+	// ErrAway says that the message was not sent, because its endpoint is unavailable. The endpoint
+	// recently did not answer, or its answer said that it is unavailable.
 	ErrAway error = &failure{"away", "webhook: the endpoint is unavailable"}
 
-	// ErrHeldBack says that the message was not sent, because an earlier message of its topic and
+	// ErrHeldBack says that the message was not sent, because an earlier message with its topic and
 	// key was not published.
 	ErrHeldBack error = &failure{"held back", "webhook: an earlier message of the key was not published"}
 
-	// ErrNotPublic says that the URL leads to an address that is not public, or is not https.
+	// ErrNotPublic says that the URL is not https, or leads to an address that is not public.
 	ErrNotPublic error = &failure{"not public", "webhook: the URL does not lead to a public address by https"}
 )
 
@@ -34,24 +34,24 @@ type failure struct{ class, text string }
 
 func (f *failure) Error() string { return f.text }
 
-// Class is the class of a dead letter.
+// Class returns the class of dead letters with this error.
 func (f *failure) Class() string { return f.class }
 
 // StatusError says that an endpoint has answered with a status other than 2xx.
 type StatusError struct {
 	Status     int
-	RetryAfter time.Duration // of the header Retry-After, 0 if there is none
+	RetryAfter time.Duration // the time in the header Retry-After, 0 if there is none
 }
 
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("webhook: the endpoint has answered %d %s", e.Status, http.StatusText(e.Status))
 }
 
-// Class is the class of a dead letter.
+// Class returns the class of dead letters with this error.
 func (e *StatusError) Class() string { return "status " + strconv.Itoa(e.Status) }
 
-// retryAfter returns the duration of the header Retry-After. It is 0 if the value is invalid or
-// past.
+// retryAfter returns the duration in the header Retry-After. It returns 0 if the value is invalid
+// or in the past.
 func retryAfter(header http.Header) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
@@ -63,8 +63,8 @@ func retryAfter(header http.Header) time.Duration {
 	return 0
 }
 
-// asTimeout replaces an error that says that a context has ended by ErrTimeout. Otherwise the relay
-// would take the error for the end of the context of the call, and count no attempt.
+// asTimeout replaces the error of an ended context by ErrTimeout. Otherwise the relay would
+// conclude that the context of its whole call has ended, and would count no attempt.
 func asTimeout(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %v", ErrTimeout, err)
@@ -72,7 +72,7 @@ func asTimeout(err error) error {
 	return err
 }
 
-// maxText is the maximum number of bytes in an error of what an endpoint has answered.
+// maxText is the maximum number of bytes in an error that contains text from an endpoint.
 const maxText = 500
 
 // truncated is an error with a truncated text.
@@ -80,7 +80,7 @@ type truncated struct{ error }
 
 func (t truncated) Error() string { return deadletter.Printable(t.error.Error(), maxText) }
 
-// Class is the class of a dead letter.
+// Class returns the class of dead letters with this error.
 func (t truncated) Class() string { return deadletter.ClassOf(t.error) }
 
 func (t truncated) Unwrap() error { return t.error }

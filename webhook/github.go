@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// GitHub verifies the field X-Hub-Signature-256 with one of the secrets. The ID of an event is
-// X-GitHub-Delivery, which is the same when GitHub delivers the event again. The Type is
+// GitHub verifies the header field X-Hub-Signature-256 with one of the secrets. The ID of an event
+// is in X-GitHub-Delivery, which is the same when GitHub delivers the event again. The Type is in
 // X-GitHub-Event.
 //
-// GitHub signs only the body. No time is signed, so an old delivery that is repeated is a duplicate
-// only as long as the inbox keeps its record. The ID and the Type are not signed, so an attacker
-// with a copy of a delivery could send it under another ID or Type. TLS keeps deliveries secret; if
-// that is not enough, use ByContent.
+// GitHub signs only the body, and no time. So if an attacker repeats an old delivery, it is a
+// duplicate only while the inbox stores the record of the event. The ID and the Type are not signed
+// either: an attacker who has a copy of a delivery could send it under another ID or Type. TLS
+// keeps deliveries secret; if that is not enough, use ByContent.
 func GitHub(secrets ...string) (Verifier, error) { return newScheme(secrets, asBytes, verifyGitHub) }
 
 func verifyGitHub(secrets secrets, r *http.Request, body []byte) (Event, error) {
@@ -28,7 +28,7 @@ func verifyGitHub(secrets secrets, r *http.Request, body []byte) (Event, error) 
 	return Event{ID: id, Type: r.Header.Get("X-GitHub-Event")}, err
 }
 
-// parseGitHub parses "sha256=757107…".
+// parseGitHub parses a signature such as "sha256=757107…".
 func parseGitHub(value string) [][]byte {
 	text, ok := strings.CutPrefix(value, "sha256=")
 	signature, err := hex.DecodeString(text)

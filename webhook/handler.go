@@ -20,37 +20,37 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// HandlerFunc applies the effect of an event, on tx. The rules of inbox.Handle apply: the function
-// may run again, and an error undoes its writes and counts as an attempt. Its context is the
-// context of r.
+// HandlerFunc applies the effect of an event, in the transaction tx. The rules of inbox.Handle
+// apply: the function may run again, and if it returns an error, its writes are rolled back and the
+// attempt counts. Its context is the context of r.
 //
 // r is the request with its body. The signature covers the body, and so the Payload of m. It covers
-// the ID and the Type of m only if the scheme signs them, which GitHub does not. The other header
-// fields of r are not verified.
+// the ID and the Type of m only if the provider signs them, which GitHub does not do. The other
+// header fields of r are not verified.
 type HandlerFunc func(tx pgx.Tx, r *http.Request, m inbox.Message) error
 
 // HandlerConfig configures a Handler. Consumer, Source and Verifier are required.
 type HandlerConfig struct {
-	// Consumer is the name of the consumer in the inbox, and Source the name of this endpoint. An
-	// event has its effect once for each consumer and source. Use a source for each provider, and
-	// for each account with a provider.
+	// Consumer is the name of the consumer in the inbox, and Source is the name of this endpoint. An
+	// event has its effect once for each consumer and source. Use a separate source for each provider,
+	// and for each of several accounts with one provider.
 	Consumer, Source string
 
 	// Verifier is the signature scheme.
 	Verifier Verifier
 
-	// Tolerance is how far the signed time may differ from the clock of this machine. The default
-	// is 5 minutes. It bounds how long an attacker can repeat a copied delivery.
+	// Tolerance is how far the signed time may differ from the clock of this machine. The default is 5
+	// minutes. It limits how long an attacker can repeat a copied delivery.
 	Tolerance time.Duration
 
-	// MaxBody is the maximum size of a request body, in bytes. A larger one is answered 413. The
-	// body is held in memory before the signature is verified, so anyone who knows the URL can send
-	// one. The default is 1 MiB; GitHub sends up to 25 MB.
+	// MaxBody is the maximum size of a request body, in bytes. A request with a larger body is
+	// answered with 413. The body is in memory before the signature is verified, so anyone who knows
+	// the URL can send a body of this size. The default is 1 MiB; GitHub sends up to 25 MB.
 	MaxBody int64
 
-	// Inbox are options of inbox.Handle, such as attempts, backoff and retention. There is no
-	// circuit unless one of them is inbox.WithCircuit: a provider may take hours until it repeats
-	// an event that a circuit has postponed.
+	// Inbox contains options for inbox.Handle, such as attempts, backoff and retention. The circuit
+	// breaker is off unless the options contain inbox.WithCircuit, because a provider may take hours
+	// to repeat an event that a circuit breaker has postponed.
 	Inbox []inbox.Option
 
 	// Logger logs why a request was refused or an event had no effect. The default is
@@ -89,22 +89,22 @@ func NewHandler(pool *pgxpool.Pool, config HandlerConfig, handle HandlerFunc) (*
 	return &Handler{pool, config, handle, time.Now}, nil
 }
 
-// isValidName reports whether text can be a name in the inbox. The ID of an event may come from a
-// field that is not signed.
+// isValidName reports whether text is valid as a name in the inbox. The ID of an event is checked
+// because it may come from a header field that is not signed.
 func isValidName(text string) bool {
 	return text != "" && len(text) <= 255 && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// ServeHTTP handles a delivery. The status is
+// ServeHTTP handles a delivery. The status of the response is
 //
 //   - 200 if the effect of the event is committed, now or earlier, or if the event is a dead
 //     letter;
 //   - 401 if the signature is missing, invalid or too old;
-//   - 400 if the event has no valid ID;
-//   - 409 if the ID is that of an event with other contents;
-//   - 405 or 413 if the method is not POST, or the body too large;
-//   - 503 with a Retry-After otherwise: the effect is not committed, or the outcome of the commit
-//     is not known.
+//   - 400 if the body is incomplete or the event has no valid ID;
+//   - 409 if another event with different contents has the same ID;
+//   - 405 if the method is not POST, and 413 if the body is too large;
+//   - 503 with a Retry-After in all other cases: the effect is not committed, or the outcome of the
+//     commit is unknown.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -125,8 +125,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	event, err := h.verify(r, body)
 	switch {
 	case err != nil:
-		// The answer does not show whether the signature is invalid or too old, because the sender
-		// may be an attacker.
+		// The response does not show whether the signature is invalid or too old, because the sender may
+		// be an attacker.
 		a.log(slog.LevelWarn, "webhook: a request was refused", err)
 		http.Error(w, "unauthorized", http.StatusUnauthorized)
 	case !isValidName(event.ID):
@@ -148,7 +148,8 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 
 var errTime = errors.New("webhook: the signed time is too far from the clock")
 
-// verify returns the event of a request, if its signature is valid and within the Tolerance.
+// verify returns the event of a request if its signature is valid and its time is within the
+// Tolerance.
 func (h *Handler) verify(r *http.Request, body []byte) (Event, error) {
 	event, err := h.config.Verifier.Verify(r, body)
 	if err != nil || event.SentAt.IsZero() {
@@ -173,15 +174,16 @@ func (h *Handler) apply(r *http.Request, event Event, body []byte) (inbox.Outcom
 	}, h.config.Inbox...)
 }
 
-// answer writes the response of a request, and logs the reason. The ID of an event is logged only
-// after its verification.
+// answer writes the response to a request, and logs the reason. It logs the ID of an event only if
+// the request was verified.
 type answer struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	logger *slog.Logger
 }
 
-// outcome answers an event that was passed to the inbox. Its Outcome is valid beside an error, too.
+// outcome answers the request of an event that was passed to the inbox. The Outcome is valid even
+// if err is not nil.
 func (a answer) outcome(outcome inbox.Outcome, err error) {
 	reason := cmp.Or(outcome.Err, err)
 	switch {
@@ -202,8 +204,8 @@ func (a answer) outcome(outcome inbox.Outcome, err error) {
 	}
 }
 
-// retryLater asks the provider to repeat the event at a time. Retry-After has whole seconds,
-// rounded up.
+// retryLater asks the provider to repeat the event at the given time. Retry-After is in whole
+// seconds, rounded up.
 func (a answer) retryLater(at time.Time) {
 	wait := max(time.Until(at), time.Second)
 	a.w.Header().Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))

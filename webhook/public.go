@@ -10,9 +10,10 @@ import (
 )
 
 // PublicTransport returns a transport for URLs that customers choose. It checks the address of each
-// connection, after the name was resolved. So no name and no redirect leads to the machine itself,
-// to its network, or to the metadata of a cloud. It uses no proxy: with a proxy, the proxy has to
-// check addresses. It cannot tell your own public addresses from others.
+// connection, after the host name was resolved. So no host name and no redirect can lead to this
+// machine, to its network, or to the metadata service of a cloud. It uses no proxy. A program that
+// uses a proxy must check addresses in the proxy. The transport cannot distinguish your own public
+// addresses from others.
 func PublicTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: refuseNotPublic}
 	return &http.Transport{
@@ -26,7 +27,8 @@ func PublicTransport() *http.Transport {
 	}
 }
 
-// refuseNotPublic implements net.Dialer.Control.
+// refuseNotPublic returns ErrNotPublic for an address that is not public. It is a
+// net.Dialer.Control.
 func refuseNotPublic(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil || !isPublic(to.Addr()) {
@@ -35,8 +37,8 @@ func refuseNotPublic(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// isPublic reports whether an address is globally reachable. An address with a zone is not, because
-// no prefix contains it.
+// isPublic reports whether an address is globally reachable. An address with an IPv6 zone is not,
+// because no prefix contains it.
 func isPublic(address netip.Addr) bool {
 	address = address.Unmap()
 	if address.Is6() && !globalUnicast.Contains(address) {
@@ -50,11 +52,12 @@ func isPublic(address netip.Addr) bool {
 	return true
 }
 
-// globalUnicast is the part of IPv6 that is assigned to networks.
+// globalUnicast is the part of IPv6 from which networks get their public addresses.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
-// notPublic has the networks in IANA's registries of special-purpose addresses that are not
-// globally reachable. It also has the networks of IPv6 that embed addresses of IPv4.
+// notPublic contains the networks that are not globally reachable according to IANA's registries of
+// special-purpose addresses. It also contains the IPv6 networks whose addresses embed IPv4
+// addresses.
 var notPublic = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
 	"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
@@ -70,7 +73,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return parsed
 }
 
-// onlyHTTPS refuses requests that are not encrypted.
+// onlyHTTPS refuses requests to URLs that are not https.
 type onlyHTTPS struct{ http.RoundTripper }
 
 func (o onlyHTTPS) RoundTrip(request *http.Request) (*http.Response, error) {

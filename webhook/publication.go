@@ -15,11 +15,12 @@ import (
 // perEndpoint is the maximum number of messages to one endpoint that are sent concurrently.
 const perEndpoint = 4
 
-// queue has messages that are sent one after the other: those of one topic and key, or a message
-// without a key.
+// queue contains messages that are sent one after the other: the messages of one topic and key, or
+// one message without a key.
 type queue []outbox.Message
 
-// queuesByTopic divides messages into queues, in the order of their first messages.
+// queuesByTopic divides messages into queues. The queues of a topic are in the order of their first
+// messages.
 func queuesByTopic(messages []outbox.Message) map[string][]queue {
 	queues := map[string][]queue{}
 	type name struct{ topic, key string }
@@ -42,13 +43,13 @@ type publication struct {
 	sender   sender
 	backoffs *backoffs
 	slots    chan struct{} // has an element for each message in progress
-	timeout  time.Duration // of a message
+	timeout  time.Duration // for one message
 
 	mu     sync.Mutex
 	failed map[string]error
 }
 
-// sendTopic sends the messages of a topic.
+// sendTopic sends the messages of a topic, of several queues concurrently.
 func (c *publication) sendTopic(ctx context.Context, topic string, queues []queue) {
 	target, err := c.target(ctx, topic)
 	if err != nil {
@@ -73,7 +74,8 @@ func (c *publication) sendTopic(ctx context.Context, topic string, queues []queu
 	senders.Wait()
 }
 
-// target asks PublisherConfig.Endpoint for the endpoint of a topic. This takes a slot, too.
+// target asks PublisherConfig.Endpoint for the endpoint of a topic. The call of this function
+// counts as a message in progress.
 func (c *publication) target(ctx context.Context, topic string) (*target, error) {
 	if err := c.acquire(ctx); err != nil {
 		return nil, err
@@ -92,13 +94,14 @@ func (c *publication) target(ctx context.Context, topic string) (*target, error)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		err = fmt.Errorf("webhook: PublisherConfig.Endpoint did not return in time: %v", err)
 		return nil, outbox.RetryLater(err, minBackoff)
-	case txn.Transient(err): // its database is unavailable
+	case txn.Transient(err): // the database that Endpoint uses is unavailable
 		return nil, outbox.RetryLater(fmt.Errorf("webhook: PublisherConfig.Endpoint: %w", err), minBackoff)
 	}
 	return nil, fmt.Errorf("webhook: PublisherConfig.Endpoint has no endpoint for the topic: %w", err)
 }
 
-// sendQueue sends messages until one fails. The messages after it fail with ErrHeldBack.
+// sendQueue sends the messages of a queue until one fails. The messages after it fail with
+// ErrHeldBack.
 func (c *publication) sendQueue(ctx context.Context, t *target, q queue) {
 	for i, m := range q {
 		if err := c.send(ctx, t, m); err != nil {
@@ -119,7 +122,7 @@ func (c *publication) send(ctx context.Context, t *target, m outbox.Message) err
 	}
 	err := panics.Try(func() error { return t.post(ctx, m, c.timeout) })
 	if _, answered := errors.AsType[*StatusError](err); ctx.Err() != nil && !answered {
-		return err // the call has ended, so the error says nothing about the endpoint
+		return err // the call has ended, so the error shows nothing about the endpoint
 	}
 	if c.backoffs.note(t.topic, m.ID, err, c.sender.now()) {
 		return outbox.RetryLater(asTimeout(err), max(c.backoffs.left(t.topic, c.sender.now()), minBackoff))
@@ -127,8 +130,8 @@ func (c *publication) send(ctx context.Context, t *target, m outbox.Message) err
 	return asTimeout(err)
 }
 
-// acquire waits for a slot. It fails if ctx has ended, or ends before a message can have its
-// timeout. The message is then in the next call again.
+// acquire waits until another message may be in progress. It fails if ctx has ended, or if ctx ends
+// before a message could use its whole timeout. Then the next call sends the message again.
 func (c *publication) acquire(ctx context.Context) error {
 	select {
 	case c.slots <- struct{}{}:

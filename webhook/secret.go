@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// secrets are the keys of one endpoint. There are several while a secret is being replaced.
+// secrets are the keys of one endpoint. There are two or more while a secret is being replaced.
 type secrets [][]byte
 
-// newSecrets decodes secrets. Its error does not contain them.
+// newSecrets decodes secrets. Its error does not contain the text of a secret.
 func newSecrets(texts []string, decode func(string) ([]byte, error)) (secrets, error) {
 	if len(texts) == 0 {
 		return nil, errors.New("webhook: there is no secret")
@@ -36,10 +36,10 @@ func newSecrets(texts []string, decode func(string) ([]byte, error)) (secrets, e
 	return keys, nil
 }
 
-// asBytes decodes a secret that is used as it is.
+// asBytes decodes a secret whose text is itself the key.
 func asBytes(text string) ([]byte, error) { return []byte(text), nil }
 
-// The sizes of a key that Standard Webhooks allows.
+// The minimum and maximum size of a key in Standard Webhooks, in bytes.
 const minKey, maxKey = 24, 64
 
 // fromBase64 decodes a secret of Standard Webhooks.
@@ -54,7 +54,7 @@ func fromBase64(text string) ([]byte, error) {
 	return key, nil
 }
 
-// sign returns a signature of content by each secret.
+// sign returns a signature of content for each secret.
 func (s secrets) sign(content ...[]byte) [][]byte {
 	signatures := make([][]byte, len(s))
 	for i, key := range s {
@@ -67,12 +67,12 @@ func (s secrets) sign(content ...[]byte) [][]byte {
 	return signatures
 }
 
-// maxSignatures bounds the work that a request can cause. A provider that replaces a secret sends
-// two signatures.
+// maxSignatures bounds the work that a request can cause. Providers need few signatures: two while
+// a secret is being replaced.
 const maxSignatures = 32
 
-// match reports whether one of the signatures is by one of the secrets. Its duration does not
-// depend on which one.
+// match reports whether one of the signatures belongs to one of the secrets. Its duration does not
+// depend on which of them match.
 func (s secrets) match(signatures [][]byte, content ...[]byte) bool {
 	if len(signatures) > maxSignatures {
 		return false

@@ -20,10 +20,10 @@ import (
 type Endpoint struct {
 	URL string
 
-	// Secrets sign each webhook, as Standard Webhooks specifies. Each is "whsec_" and the base64 of
-	// 24 to 64 bytes. There are two while a secret is being replaced; a receiver needs to know one
-	// of them. Each endpoint must have its own: with a shared secret, one receiver could sign
-	// webhooks for another.
+	// Secrets sign each webhook, as Standard Webhooks specifies. Each secret is "whsec_" and the
+	// base64 of 24 to 64 bytes. While a secret is being replaced there are two, and a receiver needs
+	// to know only one of them. Each endpoint must have its own secrets. If two endpoints share a
+	// secret, one receiver could sign webhooks for the other.
 	Secrets []string
 }
 
@@ -33,7 +33,7 @@ type sender struct {
 	now  func() time.Time
 }
 
-// target is the endpoint of a topic, for one call.
+// target is the endpoint of a topic during one call of Publish.
 type target struct {
 	topic  string
 	url    string
@@ -41,7 +41,7 @@ type target struct {
 }
 
 // target returns the target of a topic. It fails if the secrets of the endpoint are invalid. The
-// error does not contain them.
+// error does not contain a secret.
 func (s sender) target(topic string, endpoint Endpoint) (*target, error) {
 	secrets, err := newSecrets(endpoint.Secrets, fromBase64)
 	if err != nil {
@@ -50,17 +50,18 @@ func (s sender) target(topic string, endpoint Endpoint) (*target, error) {
 	transport := &idemclient.Transport{
 		Base:           &signer{s.base, secrets, s.now},
 		MaxAttempts:    2,
-		AttemptTimeout: -1, // the timeout of the message bounds both attempts together
+		AttemptTimeout: -1, // post sets one timeout for both attempts together
 		MaxRetryAfter:  maxRetryAfter,
 	}
 	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &target{topic, endpoint.URL, &http.Client{Transport: transport, CheckRedirect: noRedirect}}, nil
 }
 
-// maxRead is how much of a response body is read, so that the connection can be used again.
+// maxRead is how many bytes of a response body are read. The connection can be used again if the
+// whole body was read.
 const maxRead = 4 << 10
 
-// post sends a message. It returns nil if the endpoint has answered 2xx.
+// post sends a message. It returns nil if the endpoint has answered with 2xx.
 func (t *target) post(ctx context.Context, m outbox.Message, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(idemclient.WithKey(ctx, m.ID), timeout)
 	defer cancel()
@@ -86,8 +87,8 @@ func (t *target) post(ctx context.Context, m outbox.Message, timeout time.Durati
 	return &StatusError{response.StatusCode, retryAfter(response.Header)}
 }
 
-// setHeaders sets the headers of a message. It fails if HTTP would change them: names are
-// case-insensitive, and a value loses spaces around it.
+// setHeaders sets the headers of a message. It fails if HTTP would change them: two names that
+// differ only in case are one field, and spaces around a value are removed.
 func setHeaders(header http.Header, own map[string]string) error {
 	seen := make(map[string]bool, len(own))
 	for name, value := range own {
@@ -101,8 +102,8 @@ func setHeaders(header http.Header, own map[string]string) error {
 	return nil
 }
 
-// withoutURL removes the URL from an error of http.Client, because its path may be a secret. It
-// also truncates the error: if a response is not HTTP, the error contains the whole response.
+// withoutURL removes the URL from an error of http.Client, because its path may contain a secret.
+// It also truncates the error, which contains the whole response if that is not valid HTTP.
 func withoutURL(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err
@@ -113,7 +114,7 @@ func withoutURL(err error) error {
 	return fmt.Errorf("webhook: the endpoint has not answered: %w", err)
 }
 
-// signer signs each attempt, because the signature includes the time of the attempt.
+// signer signs each attempt anew, because the signature covers the time of the attempt.
 type signer struct {
 	base    http.RoundTripper
 	secrets secrets

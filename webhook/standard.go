@@ -8,10 +8,10 @@ import (
 )
 
 // StandardWebhooks verifies signatures according to https://www.standardwebhooks.com with one of
-// the secrets. A secret is base64, with or without the prefix "whsec_". The fields are Webhook-Id,
-// Webhook-Timestamp and Webhook-Signature. Only signatures of version v1 (HMAC-SHA256) count. The
-// ID of an event is signed. It must not contain a full stop, which ends the ID in the signed
-// content.
+// the secrets. A secret is base64, with or without the prefix "whsec_". The header fields are
+// Webhook-Id, Webhook-Timestamp and Webhook-Signature. Signatures of versions other than v1
+// (HMAC-SHA256) are ignored. The ID of an event is signed. It must not contain a full stop, because
+// a full stop ends the ID in the signed content.
 func StandardWebhooks(secrets ...string) (Verifier, error) {
 	return newStandard("Webhook-", secrets)
 }
@@ -50,14 +50,15 @@ func verifyStandard(prefix string, secrets secrets, r *http.Request, body []byte
 	return Event{ID: id, SentAt: at}, nil
 }
 
-// standardContent returns the signed content of a webhook.
+// standardContent returns the content of a webhook over which the signature is computed.
 func standardContent(id, seconds string, body []byte) [][]byte {
 	return [][]byte{[]byte(id + "." + seconds + "."), body}
 }
 
 const standardVersion = "v1,"
 
-// parseStandard parses a list of signatures separated by spaces. It ignores unknown versions.
+// parseStandard parses a list of signatures separated by spaces. It ignores signatures of unknown
+// versions.
 func parseStandard(list string) (signatures [][]byte) {
 	for text := range strings.SplitSeq(list, " ") {
 		encoded, ok := strings.CutPrefix(text, standardVersion)
@@ -71,7 +72,7 @@ func parseStandard(list string) (signatures [][]byte) {
 	return signatures
 }
 
-// formatStandard returns the list of signatures that parseStandard parses.
+// formatStandard formats signatures as a list that parseStandard can parse.
 func formatStandard(signatures [][]byte) string {
 	texts := make([]string, len(signatures))
 	for i, signature := range signatures {

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Stripe verifies the field Stripe-Signature with one of the secrets, in the form in which Stripe's
-// dashboard shows them. Only signatures of version v1 count. The ID of an event is the member "id"
-// of the body.
+// Stripe verifies the header field Stripe-Signature with one of the secrets. A secret has the form
+// in which Stripe's dashboard shows it. Signatures of versions other than v1 are ignored. The ID of
+// an event is the member "id" of the body.
 //
-// Stripe signs each delivery anew, and the member "pending_webhooks" may differ. So the payload of
-// an event is the body without that member, as compact JSON.
+// Stripe signs each delivery anew, and the member "pending_webhooks" may differ between deliveries
+// of one event. So the payload of an event is the body without this member, as compact JSON.
 func Stripe(secrets ...string) (Verifier, error) { return newScheme(secrets, asBytes, verifyStripe) }
 
 func verifyStripe(secrets secrets, r *http.Request, body []byte) (Event, error) {
@@ -36,7 +36,8 @@ func verifyStripe(secrets secrets, r *http.Request, body []byte) (Event, error) 
 	return Event{ID: id, SentAt: at, Payload: payload}, nil
 }
 
-// parseStripe parses "t=1492774577,v1=5257a8…,v1=…,v0=…". It ignores unknown versions.
+// parseStripe parses a value such as "t=1492774577,v1=5257a8…,v1=…,v0=…". It ignores signatures of
+// unknown versions.
 func parseStripe(value string) (seconds string, signatures [][]byte, err error) {
 	times := 0
 	for item := range strings.SplitSeq(value, ",") {

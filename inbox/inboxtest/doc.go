@@ -1,5 +1,5 @@
 // Package inboxtest tests consumers that pass the messages of a broker to package [inbox]. It
-// checks that each message has its effect once, whatever fails, and that no message is lost.
+// checks that each message has its effect once in spite of failures, and that no message is lost.
 //
 //	func TestConsumer_KeepsItsPromises(t *testing.T) {
 //		newSource := func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
@@ -17,16 +17,16 @@
 //
 // The suite checks these rules:
 //
-//   - A message has its effect once, however often it is delivered. The handler gets its ID, key,
-//     type, headers and payload, also through [inbox.MessageOf].
-//   - A consumer that is stopped ends. The next one handles the remaining messages, and no message
-//     again.
-//   - A message is acknowledged after the COMMIT of its effect: if the COMMIT fails, the message
-//     comes again.
-//   - A failed message is tried again. A message that always fails or panics is a dead letter with
-//     all its fields after its last attempt, and the other messages have their effects.
+//   - A message has its effect once, however often it is delivered. The handler receives its ID,
+//     key, type, headers and payload. [inbox.MessageOf] returns the message too.
+//   - A consumer that is stopped returns. The next consumer handles the remaining messages, and
+//     handles no message again.
+//   - A message is acknowledged only after the COMMIT of its effect. If the COMMIT fails, the
+//     message is delivered again.
+//   - A failed message is tried again. If a message always fails or panics, it becomes a dead
+//     letter with all its fields after its last attempt, and the other messages have their effects.
 //   - A running consumer handles redriven dead letters.
-//   - The effects of a key are in the order of its messages, even if some fail, if Source.Ordered
-//     is set.
-//   - The broker keeps no message that is handled or dead-lettered.
+//   - If Source.Ordered is set, the effects of a key are in the order of its messages, even if some
+//     messages fail.
+//   - A message that is handled or dead-lettered does not remain in the broker.
 package inboxtest

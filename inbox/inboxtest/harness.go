@@ -16,14 +16,14 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// tables creates a table of the effects in their order, and tables with a deferred constraint that
-// makes a COMMIT fail.
+// tables creates a table that stores the effects in their order. It also creates two tables with a
+// deferred constraint, which can make a COMMIT fail.
 const tables = `
 CREATE TABLE inboxtest_effects (n bigint GENERATED ALWAYS AS IDENTITY, id text NOT NULL);
 CREATE TABLE inboxtest_known (id text PRIMARY KEY);
 CREATE TABLE inboxtest_owed (id text REFERENCES inboxtest_known DEFERRABLE INITIALLY DEFERRED)`
 
-// harness is a Source and the effects of its messages.
+// harness contains a Source, and the database with the effects of its messages.
 type harness struct {
 	Source
 	t        testing.TB
@@ -59,7 +59,7 @@ func messages(n int) []inbox.Message {
 	return all
 }
 
-// effect is a handler that inserts the ID of the message.
+// effect is a handler that inserts the ID of the message into the table of effects.
 func effect(tx pgx.Tx, m inbox.Message) error {
 	_, err := tx.Exec(inbox.Context(tx), `INSERT INTO inboxtest_effects (id) VALUES ($1)`, m.ID)
 	return err
@@ -74,7 +74,7 @@ func (h *harness) deliver(messages ...inbox.Message) {
 	}
 }
 
-// run runs a consumer until stop is called. stop fails the test if the consumer does not end.
+// run runs a consumer until stop is called. stop fails the test if Run does not return in time.
 func (h *harness) run(handle Handle, options ...inbox.Option) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.t.Cleanup(cancel)
@@ -101,7 +101,7 @@ func (h *harness) runIn(ctx context.Context, cancel func(), handle Handle, optio
 	}
 }
 
-// effects returns the IDs of the messages that had their effects, in order.
+// effects returns the IDs of the messages in the order of their effects.
 func (h *harness) effects() []string {
 	h.t.Helper()
 	rows, _ := h.pool.Query(h.t.Context(), `SELECT id FROM inboxtest_effects ORDER BY n`)
@@ -112,7 +112,7 @@ func (h *harness) effects() []string {
 	return ids
 }
 
-// await waits until each of these messages had its effect.
+// await waits until each of the given messages has had its effect.
 func (h *harness) await(messages ...inbox.Message) {
 	h.t.Helper()
 	h.eventually(func() (problem string) {
@@ -129,7 +129,8 @@ func (h *harness) await(messages ...inbox.Message) {
 	})
 }
 
-// eventually calls check until it returns no problem.
+// eventually calls check repeatedly until it returns "". After a time limit it fails the test with
+// the last result.
 func (h *harness) eventually(check func() (problem string)) {
 	h.t.Helper()
 	for end := time.Now().Add(h.patience); ; time.Sleep(10 * time.Millisecond) {
@@ -143,7 +144,7 @@ func (h *harness) eventually(check func() (problem string)) {
 	}
 }
 
-// wantOnce checks that each of these messages had its effect once.
+// wantOnce checks that each of the given messages has had its effect exactly once.
 func (h *harness) wantOnce(messages ...inbox.Message) {
 	h.t.Helper()
 	times := map[string]int{}
@@ -157,7 +158,8 @@ func (h *harness) wantOnce(messages ...inbox.Message) {
 	}
 }
 
-// finish has one more message handled, stops the consumer, and checks that the broker is empty.
+// finish delivers one more message, waits for its effect, stops the consumer, and checks that the
+// broker is empty.
 func (h *harness) finish(stop func()) {
 	h.t.Helper()
 	last := message("last")
@@ -168,8 +170,8 @@ func (h *harness) finish(stop func()) {
 	h.wantEmpty()
 }
 
-// wantEmpty waits until the broker has at most one message. That is the last one, whose
-// acknowledgment a stop may have prevented.
+// wantEmpty waits until the broker has at most one message. One is allowed because the stop of the
+// consumer may have prevented the acknowledgment of the last message.
 func (h *harness) wantEmpty() {
 	h.t.Helper()
 	if h.Left == nil {
@@ -184,7 +186,7 @@ func (h *harness) wantEmpty() {
 	})
 }
 
-// wantSame checks that the handler got the message that was delivered.
+// wantSame checks that the message that the handler received is the one that was delivered.
 func (h *harness) wantSame(delivered, got inbox.Message) {
 	h.t.Helper()
 	if h.Carried != nil {
@@ -224,7 +226,7 @@ func (h *harness) awaitDead(n int) {
 	})
 }
 
-// awaitSignal waits until signal is closed by a handler.
+// awaitSignal waits until a handler has closed signal.
 func (h *harness) awaitSignal(signal <-chan struct{}) {
 	h.t.Helper()
 	h.eventually(func() string {

@@ -82,7 +82,7 @@ func handlesOnce(t testing.TB, s Suite) {
 	h.wantNoneDead()
 }
 
-// stopsAndResumes stops a consumer during a call of its handler, three times.
+// stopsAndResumes stops a consumer three times, each time during a call of its handler.
 func stopsAndResumes(t testing.TB, s Suite) {
 	h := s.open(t)
 	sent := messages(30)
@@ -114,8 +114,8 @@ func stopsAndResumes(t testing.TB, s Suite) {
 	h.wantNoneDead() // a stop does not count as an attempt
 }
 
-// acknowledgesAfterCommit lets the COMMIT of two messages fail until the rows exist that they refer
-// to.
+// acknowledgesAfterCommit makes the COMMIT of two messages fail. The effect of each refers to a row
+// by a deferred foreign key, and the test inserts these rows later.
 func acknowledgesAfterCommit(t testing.TB, s Suite) {
 	h := s.open(t)
 	sent := messages(10)
@@ -159,7 +159,8 @@ func retries(t testing.TB, s Suite) {
 	h.wantNoneDead()
 }
 
-// deadLetters has a handler that always fails with two messages, and panics with a third one.
+// deadLetters uses a handler that always fails for two messages, and always panics for a third
+// message.
 func deadLetters(t testing.TB, s Suite) {
 	h := s.open(t)
 	sent := messages(15)
@@ -196,8 +197,8 @@ func deadLetters(t testing.TB, s Suite) {
 	}
 }
 
-// redrives redrives a dead letter while no consumer runs, because a running consumer looks for
-// redriven messages only now and then.
+// redrives redrives a dead letter while no consumer runs. A running consumer would find the
+// redriven message only after some time.
 func redrives(t testing.TB, s Suite) {
 	h := s.open(t)
 	sent := message("a")
@@ -205,7 +206,7 @@ func redrives(t testing.TB, s Suite) {
 	stop := h.run(func(pgx.Tx, inbox.Message) error { return errHandler }, inbox.WithMaxAttempts(1))
 	h.awaitDead(1)
 	letter := h.dead()[0]
-	h.deliver(message("b")) // when it is dead, the first one is acknowledged
+	h.deliver(message("b")) // when this message is a dead letter, the delivery of the first one is acknowledged
 	h.awaitDead(2)
 	stop()
 	if err := inbox.Redrive(t.Context(), h.pool, letter.Ref()); err != nil {
@@ -223,8 +224,8 @@ func redrives(t testing.TB, s Suite) {
 	h.wantOnce(sent)
 }
 
-// keepsOrder stops and restarts the consumer once. Its handler fails twice with each seventh
-// message.
+// keepsOrder uses a handler that fails twice for every seventh message. It stops and restarts the
+// consumer once.
 func keepsOrder(t testing.TB, s Suite) {
 	const keys, each = 4, 25
 	h := s.open(t)

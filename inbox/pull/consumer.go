@@ -22,29 +22,30 @@ type Config[D any] struct {
 	// Ordered handles the messages of each key in the order of their delivery. It adds
 	// inbox.WithOrder to Options.
 	Ordered bool
-	// Requeue says that the broker can deliver a message again at a given time. A failed message
-	// then returns to the broker, with the outcome Retry. The Consumer keeps the message in memory
-	// instead if Ordered is set, if the consumer is paused, or if the database is unavailable.
+	// Requeue says that the broker can deliver a message again at a given time. A failed message then
+	// returns to the broker, with the outcome Retry. If Ordered is set, if the consumer is paused, or
+	// if the database is unavailable, the Consumer keeps the message in memory instead.
 	Requeue bool
-	// Batch is the maximum of messages in one transaction, 256 by default.
+	// Batch is the maximum number of messages in one transaction, 256 by default.
 	Batch int
 	// ID and Key return the ID and the key of a message. If one of them panics, the message has no
 	// ID and is dead-lettered.
 	ID, Key func(D) string
-	// Redriven returns the raw argument of the handler for a redriven dead letter, which comes from
-	// the database and so has no delivery.
+	// Redriven returns the raw argument of the handler for a redriven dead letter. Such a message
+	// comes from the database, so there is no delivery of the broker for it.
 	Redriven func(m inbox.Message) D
-	// Position returns where a message was in its source, for the log. It may be nil.
+	// Position returns the position of a message in its source, such as an offset. It is logged if the
+	// message becomes a dead letter. Position may be nil.
 	Position func(D) string
-	// Options are given to inbox.Batch.
+	// Options are passed to inbox.Batch.
 	Options []inbox.Option
-	// Logger is where dead letters, and errors of the broker and the database, are logged. The
-	// default is slog.Default().
+	// Logger logs dead letters, and errors of the broker and of the database. The default is
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// Consumer handles the messages of Sessions. A Session may read the exported fields. Nobody may
-// change them after New.
+// Consumer handles the messages of Sessions. A Session may read the exported fields. They must not
+// change after New.
 type Consumer[D any] struct {
 	Name      string
 	Config[D] // New has set the defaults
@@ -84,13 +85,13 @@ const (
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = 5 * time.Second
 
-	maxWait = time.Second // in one Receive, so that Settle runs at least once a second
+	maxWait = time.Second // the longest wait in one Receive, so that Settle runs at least once a second
 )
 
 // Run opens a Session, and handles its messages and redriven dead letters until ctx is done. Then
-// Run closes the Session and returns nil. It returns an error that wraps ErrPermanent if open or
-// the Session returns one, or if the inbox refuses the Source of a message. After any other error
-// Run opens another Session, with a backoff.
+// Run closes the Session and returns nil. If open or the Session returns an error that wraps
+// ErrPermanent, Run returns it. If the inbox refuses the Source of a message, Run also returns an
+// error that wraps ErrPermanent. After any other error Run opens another Session, with a backoff.
 func (c *Consumer[D]) Run(ctx context.Context, open func(ctx context.Context) (Session[D], error)) error {
 	redriving, stop := context.WithCancel(ctx)
 	var redrives sync.WaitGroup
@@ -146,12 +147,12 @@ type loop[D any] struct {
 	*Consumer[D]
 	session Session[D]
 	queue   queue[D]
-	retryAt time.Time     // when messages are handled again after an error of the database
-	backoff time.Duration // after the next such error
+	retryAt time.Time     // when messages may be handled again after an error of the database
+	backoff time.Duration // the backoff after the next error of the database
 }
 
-// runOnce receives deliveries, handles one batch of those that are due, and has the Session
-// acknowledge the settled ones.
+// runOnce receives deliveries, handles one batch of those that are due, and lets the Session
+// acknowledge the deliveries with an outcome.
 func (l *loop[D]) runOnce(ctx context.Context) error {
 	if err := l.receive(ctx); err != nil {
 		return err
@@ -208,7 +209,7 @@ func (l *loop[D]) batch(ctx context.Context, ready []*Delivery[D]) error {
 	for i, d := range ready {
 		messages[i] = d.Message
 		of := id{d.Message.Source, d.Message.ID}
-		if _, seen := raw[of]; !seen { // of two deliveries with one ID the inbox handles the first
+		if _, seen := raw[of]; !seen { // if two deliveries have the same ID, the inbox handles the first
 			raw[of] = d.Raw
 		}
 	}
@@ -232,13 +233,13 @@ func (l *loop[D]) batch(ctx context.Context, ready []*Delivery[D]) error {
 	return nil
 }
 
-// conclude stores the outcome of a delivery, or schedules its next attempt. err is the error of the
-// whole batch.
+// conclude stores the outcome of a delivery, or schedules its next attempt. err is the error that
+// inbox.Batch returned for the whole batch.
 func (l *loop[D]) conclude(ctx context.Context, d *Delivery[D], outcome inbox.Outcome, err error) {
 	paused := errors.Is(outcome.Err, inbox.ErrPaused)
 	if outcome.State == inbox.Retry && (l.Ordered || !l.Requeue || paused || err != nil) {
 		d.due = outcome.RetryAt
-		if !paused { // a paused consumer tries no message
+		if !paused { // a paused consumer has not tried the message
 			d.failed = !errors.Is(outcome.Err, inbox.ErrBehind)
 		}
 		return

@@ -5,26 +5,28 @@ import (
 	"time"
 )
 
-// queue is what a Consumer holds, in the order in which it was received.
+// queue contains the deliveries that a Consumer keeps, in the order in which they were received.
 type queue[D any] struct {
-	ordered bool // by key
+	ordered bool // the order of each key is kept
 	held    []*Delivery[D]
 }
 
 type key struct{ source, key string }
 
-// keyOf returns the key of a delivery whose order is kept.
+// keyOf returns the key of a delivery. It returns false if the queue does not keep the order of the
+// delivery.
 func (q *queue[D]) keyOf(d *Delivery[D]) (k key, ok bool) {
 	return key{d.Message.Source, d.Message.Key}, q.ordered && d.Message.Key != ""
 }
 
-// ready returns up to limit deliveries that may be handled at that time, and if there is none, when
-// the first one may be.
+// ready returns up to limit deliveries that may be handled now. If there is none, due is the time
+// at which the first delivery may be handled.
 //
-// In order, a delivery waits behind those of its key that are not due. A delivery that has failed
-// is returned without those behind it, because it may fail again, and they would take the places of
-// other keys. But if several of a key have failed, all up to the last one of them are returned: the
-// inbox, which knows the order in which they have failed first, handles the first one of them.
+// In an ordered queue, a delivery waits while an earlier delivery of its key is not due. If a
+// delivery has failed before, ready returns it without the later deliveries of its key. It may fail
+// again, and then the later ones would only have taken the room of other keys. If several
+// deliveries of a key have failed, ready returns all deliveries of the key up to the last failed
+// one. The inbox knows which of them failed first, and handles that one first.
 func (q *queue[D]) ready(now time.Time, limit int) (ready []*Delivery[D], due time.Time) {
 	lastFailed := map[key]int{}
 	for i, d := range q.held {

@@ -39,7 +39,7 @@ func (s Suite) open(t testing.TB) *arrivals {
 	return a
 }
 
-// message returns a valid message of the Topic.
+// message returns a valid message with the Topic of the Target.
 func (a *arrivals) message(key string) outbox.Message {
 	id := outbox.NewID()
 	return outbox.Message{ID: id, Topic: a.Topic, Key: key, Type: "Said", Payload: []byte("payload of " + id)}
@@ -53,13 +53,13 @@ func (a *arrivals) messages(keys ...string) []outbox.Message {
 	return all
 }
 
-// call calls the Publisher. It returns a panic as an error that names no message, as the relay
-// does.
+// call calls the Publisher. If the Publisher panics, call returns an error that names no message,
+// as the relay does.
 func (a *arrivals) call(ctx context.Context, messages ...outbox.Message) error {
 	return publish(ctx, a.Publisher, messages)
 }
 
-// publish publishes messages. An error fails the test.
+// publish publishes messages. It fails the test if the Publisher returns an error.
 func (a *arrivals) publish(messages ...outbox.Message) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), a.timeout)
@@ -94,8 +94,8 @@ func (a *arrivals) await(messages ...outbox.Message) {
 	}
 }
 
-// settle publishes another message and waits for it. A message that has not arrived by then does
-// not arrive.
+// settle publishes one more message and waits until it has arrived. The suite assumes that other
+// messages that have not arrived by then never arrive.
 func (a *arrivals) settle() {
 	a.t.Helper()
 	last := a.message("")
@@ -114,7 +114,7 @@ func (a *arrivals) of(id string) (all []outbox.Message) {
 	return all
 }
 
-// same compares a message with all arrivals under its ID, and reports whether they are equal.
+// same compares a message with all arrivals that have its ID, and reports whether they are equal.
 func (a *arrivals) same(want outbox.Message) bool {
 	a.t.Helper()
 	if a.Carried != nil {
@@ -135,7 +135,7 @@ func (a *arrivals) same(want outbox.Message) bool {
 	return true
 }
 
-// times checks how often messages have arrived.
+// times checks that each of the messages has arrived as often as wanted.
 func (a *arrivals) times(want int, messages ...outbox.Message) {
 	a.t.Helper()
 	for _, m := range messages {
@@ -169,8 +169,8 @@ func publish(ctx context.Context, p outbox.Publisher, messages []outbox.Message)
 	return p.Publish(ctx, messages)
 }
 
-// counted returns the IDs of the messages for which the error of a call counts an attempt. The end
-// of the context of the call counts none.
+// counted returns the IDs of the messages for which the error of a call counts an attempt. A reason
+// that only says that the context of the call has ended counts none.
 func counted(ctx context.Context, err error) []string {
 	named, ok := errors.AsType[*outbox.PublishError](err)
 	if !ok {
@@ -188,7 +188,7 @@ func counted(ctx context.Context, err error) []string {
 	return ids
 }
 
-// isNamed reports whether an error names messages.
+// isNamed reports whether an error is a PublishError, which names messages.
 func isNamed(err error) bool {
 	_, ok := errors.AsType[*outbox.PublishError](err)
 	return ok

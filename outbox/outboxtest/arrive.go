@@ -16,7 +16,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// payloads returns payloads that every destination must carry, up to a size.
+// payloads returns payloads that every destination must carry. The parameter is the size of the
+// largest.
 func payloads(most int) [][]byte {
 	var every []byte
 	for b := range 256 {
@@ -35,8 +36,9 @@ var headers = []map[string]string{
 	{"X-Long": strings.Repeat("x", 1000)},
 }
 
-// arrivesOnce publishes each kind of contents, and expects each message once and unchanged. It
-// overwrites the messages after each call of Publish, because a Publisher must not keep them.
+// arrivesOnce publishes messages with all kinds of contents, and expects that each arrives once and
+// unchanged. After each call of Publish it overwrites the messages of the call, because a Publisher
+// must not use them any more.
 func arrivesOnce(t testing.TB, s Suite) {
 	a := s.open(t)
 	var sent, given []outbox.Message
@@ -71,7 +73,7 @@ func arrivesOnce(t testing.TB, s Suite) {
 	}
 }
 
-// groups divides messages so that no two of a group have the same key, as a relay does.
+// groups divides messages into groups in which no two messages have the same key, as a relay does.
 func groups(messages []outbox.Message) (groups [][]outbox.Message) {
 	met := map[string]int{}
 	for _, m := range messages {
@@ -139,8 +141,8 @@ func concurrentCalls(t testing.TB, s Suite) {
 // manyMessages is the default of RelayConfig.BatchSize.
 const manyMessages = 1000
 
-// manyArrive publishes as many messages in a call as a relay does. It publishes a message again if
-// the error of the call says that the message is not published.
+// manyArrive publishes as many messages in one call as a relay does. If the error of a call says
+// that a message was not published, manyArrive publishes this message again.
 func manyArrive(t testing.TB, s Suite) {
 	a := s.open(t)
 	var sent []outbox.Message
@@ -162,7 +164,8 @@ func manyArrive(t testing.TB, s Suite) {
 	a.await(sent...)
 }
 
-// unpublished returns the messages that a call has not published: all, if its error names none.
+// unpublished returns the messages that a call has not published. If its error names no message,
+// these are all messages of the call.
 func unpublished(messages []outbox.Message, err error) []outbox.Message {
 	named, ok := errors.AsType[*outbox.PublishError](err)
 	switch {

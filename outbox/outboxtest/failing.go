@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// bad returns a message of a key for each function of Target.Bad.
+// bad returns one message with the given key for each function of Target.Bad.
 func (a *arrivals) bad(key string) map[string]outbox.Message {
 	all := map[string]outbox.Message{}
 	for way, spoil := range a.Bad {
@@ -37,7 +37,7 @@ func namesFailing(t testing.TB, s Suite) {
 			if diff := cmp.Diff([]string{bad.ID}, counted(ctx, err)); diff != "" {
 				t.Errorf("%s: messages that the error names (-want +got):\n%s\n%v", way, diff, err)
 			}
-		default: // the error names no message
+		default: // the error names no message, so the outcome of the valid messages is unknown
 			for _, m := range good {
 				if err := a.call(ctx, m); err != nil {
 					t.Errorf("%s: a valid message was not published in a later call: %v", way, err)
@@ -93,7 +93,7 @@ func deadLettersFailing(t testing.TB, s Suite) {
 	a.times(0, bad...)
 }
 
-// holdsAfterFailure checks a Publisher that is an OrderKeeper.
+// holdsAfterFailure checks that an OrderKeeper publishes no message of a key after a failed one.
 func holdsAfterFailure(t testing.TB, s Suite) {
 	a := s.open(t)
 	if keeper, ok := a.Publisher.(outbox.OrderKeeper); !ok || !keeper.KeepsOrder() {
@@ -106,7 +106,7 @@ func holdsAfterFailure(t testing.TB, s Suite) {
 	for _, way := range slices.Sorted(maps.Keys(a.Bad)) {
 		bad := a.message("a")
 		if a.Bad[way](&bad); bad.Topic != a.Topic || bad.Key != "a" {
-			continue // it has another key
+			continue // the function has changed the topic or the key, so the order does not matter
 		}
 		before, behind, other := a.message("a"), a.message("a"), a.message("b")
 		err := a.call(t.Context(), before, bad, behind, other)

@@ -14,7 +14,8 @@ import (
 
 var errLost = errors.New("outboxtest: the acknowledgement is lost")
 
-// lossy is a Publisher with calls that fail before publishing, and calls that fail afterwards.
+// lossy is a Publisher that fails some calls before it publishes, and other calls after it has
+// published.
 type lossy struct {
 	outbox.Publisher
 	calls atomic.Int64
@@ -32,13 +33,13 @@ func (l *lossy) Publish(ctx context.Context, messages []outbox.Message) error {
 	return err
 }
 
-// KeepsOrder returns that of the Publisher.
+// KeepsOrder reports whether the wrapped Publisher keeps the order.
 func (l *lossy) KeepsOrder() bool {
 	keeper, ok := l.Publisher.(outbox.OrderKeeper)
 	return ok && keeper.KeepsOrder()
 }
 
-// lossyDivider is a lossy Divider.
+// lossyDivider is a lossy Publisher that is also a Divider.
 type lossyDivider struct {
 	*lossy
 	divider outbox.Divider
@@ -54,7 +55,7 @@ func newLossy(p outbox.Publisher) outbox.Publisher {
 	return l
 }
 
-// inOrder adds messages of several keys while a relay runs. One message of each key cannot be
+// inOrder adds messages of several keys while a relay runs. One message of each key can never be
 // published.
 func inOrder(t testing.TB, s Suite) {
 	const keys, each = 4, 40
@@ -63,7 +64,7 @@ func inOrder(t testing.TB, s Suite) {
 		return
 	}
 	o := a.database(s.Pool(t))
-	stop := o.relay(newLossy(a.Publisher), outbox.RelayConfig{MaxAttempts: 30}) // lost acknowledgements dead-letter no message
+	stop := o.relay(newLossy(a.Publisher), outbox.RelayConfig{MaxAttempts: 30}) // so many that lost acknowledgments dead-letter no message
 	defer stop()
 	sent, ways := make([][]outbox.Message, keys), slices.Sorted(maps.Keys(a.Bad))
 	var good []outbox.Message
@@ -87,7 +88,8 @@ func inOrder(t testing.TB, s Suite) {
 	}
 }
 
-// firstInOrder fails the test unless the first arrivals of messages are in their order.
+// firstInOrder fails the test unless messages have arrived first in the order in which they were
+// added.
 func (a *arrivals) firstInOrder(messages []outbox.Message) {
 	a.t.Helper()
 	first := map[string]int{}

@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// database is a database with an outbox.
+// database adds an outbox to arrivals, with a pool for its database.
 type database struct {
 	*arrivals
 	pool *pgxpool.Pool
@@ -75,7 +75,8 @@ func (o *database) dead() []outbox.DeadLetter {
 	return letters
 }
 
-// calls is an observer that signals calls that have failed as a whole or in part.
+// calls is a RelayObserver that sends a signal when a call has failed, completely or for some
+// messages.
 type calls struct{ failed chan struct{} }
 
 func (c calls) TracePublished(_ context.Context, data outbox.TracePublishedData) {

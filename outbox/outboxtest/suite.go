@@ -12,12 +12,12 @@ import (
 
 // Suite configures the suite.
 type Suite struct {
-	// Pool returns a pool for a database with the schema of package migrations and an empty outbox,
-	// which no other test uses. It closes the pool in a Cleanup.
+	// Pool returns a pool for a database that has the schema of package migrations and an empty
+	// outbox, and that no other test uses. Pool must close the pool in a Cleanup.
 	Pool func(t testing.TB) *pgxpool.Pool
 
-	// New returns a Publisher with an empty destination of its own. Each check calls it several
-	// times, and checks run in parallel.
+	// New returns a Publisher with a separate, empty destination. Each check calls New several times,
+	// and checks run in parallel.
 	New func(t testing.TB) Target
 
 	// Patience is how long the suite waits for an expected event before it fails. The default is a
@@ -32,13 +32,14 @@ type Target struct {
 	// Topic is the topic of the messages that Arrived returns.
 	Topic string
 
-	// Arrived returns the messages of the Topic that it has not returned before, in the order in
-	// which a consumer receives them. It does not wait for messages. After an error it is called
-	// again.
+	// Arrived returns messages of the Topic that an earlier call of Arrived has not returned, in the
+	// order in which a consumer receives them. It does not wait for messages. If it returns an error,
+	// the suite calls it again.
 	Arrived func(ctx context.Context) ([]outbox.Message, error)
 
-	// Carried removes the parts of a message that do not arrive: a webhook has no Key, for example.
-	// The ID and the Payload must arrive. Arrived need not return the Topic.
+	// Carried removes the parts of a message that the destination does not carry: a webhook has no
+	// Key, for example. The ID and the Payload must arrive. Messages from Arrived need not have their
+	// Topic.
 	Carried func(m *outbox.Message)
 
 	// Unordered says that the destination does not keep the order of a key.
@@ -48,15 +49,15 @@ type Target struct {
 	// default is 256 KiB.
 	MaxPayload int
 
-	// Bad has functions that change a message so that it can never be published, by the name of the
-	// cause: the message is too large, its topic does not exist, a function of the application
+	// Bad contains functions that change a message so that it can never be published. The keys name
+	// the cause: the message is too large, its topic does not exist, or a function of the application
 	// panics for it.
 	Bad map[string]func(m *outbox.Message)
 
-	// Away has functions that make the destination unavailable, by the name of the cause: it is
-	// stopped, it hangs, it is full. The function that they return makes the destination available
-	// again, with all its messages. It is nil if that is impossible. Each function is called once
-	// for a Target.
+	// Away contains functions that make the destination unavailable. The keys name the cause: the
+	// destination is stopped, hangs, or is full. Each function returns a function that makes the
+	// destination available again, with all its messages, or nil if that is impossible. The suite
+	// calls each function of a Target at most once.
 	Away map[string]func() (back func())
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// eachOutage runs a check for each function of Target.Away, each with a new Target.
+// eachOutage runs a check for each function of Target.Away, with a new Target each time.
 func (s Suite) eachOutage(t testing.TB, check func(a *arrivals, way string)) {
 	for _, way := range slices.Sorted(maps.Keys(s.open(t).Away)) {
 		t.Logf("the destination is unavailable: %s", way)
@@ -47,8 +47,8 @@ func outageCountsNothing(t testing.TB, s Suite) {
 	})
 }
 
-// retry publishes until there is no error. The destination is available again, and the Publisher
-// must recover.
+// retry publishes messages until there is no error. It is called when the destination is available
+// again, so the Publisher must recover.
 func (a *arrivals) retry(way string, messages []outbox.Message) {
 	a.t.Helper()
 	for end := time.Now().Add(a.timeout); ; time.Sleep(20 * time.Millisecond) {
@@ -64,8 +64,8 @@ func (a *arrivals) retry(way string, messages []outbox.Message) {
 	}
 }
 
-// relaySurvivesOutage checks the same through a relay that dead-letters a message after its first
-// counted attempt.
+// relaySurvivesOutage checks that messages of a relay survive an outage. The relay dead-letters a
+// message after the first counted attempt.
 func relaySurvivesOutage(t testing.TB, s Suite) {
 	s.eachOutage(t, func(a *arrivals, way string) {
 		back := a.Away[way]()
@@ -111,7 +111,7 @@ func endsWithContext(t testing.TB, s Suite) {
 	})
 }
 
-// returns fails the test unless a call returns after the end of its context.
+// returns fails the test unless a call returns after its context has ended.
 func (a *arrivals) returns(ctx context.Context, way string) error {
 	a.t.Helper()
 	done := make(chan error, 1)

@@ -15,20 +15,21 @@ var unusualTexts = []string{
 	" ", " a b ", "a\r\nb: c", "\n", "\t", "%00%2F", "a/b\\c", "..", "a.b.*.>", `"'<&;`, "ключ", "ü\u200d", "\x01\x7f", strings.Repeat("k", 255), "{}", "null", "=?UTF-8?B?YQ==?=",
 }
 
-// unusualHeaders are names of headers. Brokers use some of them.
+// unusualHeaders are names of headers, some of which have a meaning for a broker.
 var unusualHeaders = []string{
 	"", " ", "a b", "a:b", "A\r\nB", "ключ", "tenant", "TENANT", "id", "ID", "key", "type", "topic", "message-id", "idem-key", "Idem-Key", "idem-type", "Idem-Type",
 	"idem-id", "Nats-Msg-Id", "nats-rollup", "webhook-id", "Webhook-Signature", "Idempotency-Key", "Host", "Content-Length", "Content-Type", "Transfer-Encoding",
 	"Connection", "x-death", "x-delivery-count", "CC", "BCC", "_watermill_message_uuid", strings.Repeat("h", 256),
 }
 
-// unusualTopics do not exist, or have a meaning for a broker.
+// unusualTopics are topics that do not exist, or that have a meaning for a broker.
 var unusualTopics = []string{
 	" ", "*", ">", "#", "..", "a b", "a\r\nb", "/", "$SYS.x", "$JS.API.STREAM.LIST", "_INBOX.x", "__consumer_offsets", "amq.direct", "ключ", strings.Repeat("t", 255),
 }
 
-// unusualContents publishes messages with unusual contents, each in a call of its own. A message
-// that is not refused must arrive unchanged. Earlier messages must not be lost.
+// unusualContents publishes messages with unusual contents, each in a separate call. A message that
+// the Publisher does not refuse must arrive unchanged. No accepted message may be lost because of a
+// later one.
 func unusualContents(t testing.TB, s Suite) {
 	a := s.open(t)
 	var strange []outbox.Message
