@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// call is one call of Do or DoTx, from its arguments to its result.
+// call is the state of one call of Do or DoTx: its arguments, its options and its progress.
 type call struct {
 	settings
 	scope, key string
@@ -24,11 +24,11 @@ type call struct {
 	execution  execution
 	waiting    waiting
 	trace      trace
-	own        flight.Flight[flightID, leaderResult] // used if this call is the first for its key
+	own        flight.Flight[flightID, leaderResult] // joined by later calls if this call is the first for its key
 }
 
-// newCall checks the arguments of Do and DoTx. The call that it returns with an error is good for
-// an observer only.
+// newCall checks the arguments of Do and DoTx. It returns a call even with an error, so that an
+// observer can be notified of the error.
 func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), opts []Option) (*call, error) {
 	c := &call{scope: scope, key: key, hash: hash}
 	c.trace = trace{started: time.Now()}
@@ -52,7 +52,8 @@ func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), op
 	return c, nil
 }
 
-// traced runs the call and notifies its observer of the start and the end, also if run panics.
+// traced calls run, and notifies the observer of the start and the end of the call, even if run
+// panics.
 func (c *call) traced(ctx context.Context, joined bool, run func() (Result, error)) (result Result, err error) {
 	c.trace.start(ctx, c.name, c.scope, c.key, joined)
 	returned := false
@@ -73,9 +74,10 @@ func (c *call) checkPool(pool *pgxpool.Pool) error {
 	return nil
 }
 
-// do returns the result of the call. In each process one call of a key leads and asks the database.
-// The others follow: they wait in memory and share what the leader found. A follower looks again if
-// the leader's result does not hold for it, and leads itself if the leader gave up.
+// do runs the call and returns its result. Among the calls of a key in one process, one is the
+// leader, which asks the database. The others are followers, which wait in memory and share the
+// leader's result. A follower starts over if it cannot use the result, for example because the
+// record may have expired. If the leader gives up, one follower becomes the leader.
 func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
 	c.setEngine(pool)
 	id := flightID{pool: pool, scope: c.scope, key: c.key}
@@ -107,9 +109,9 @@ func (c *call) setEngine(pool *pgxpool.Pool) {
 	}
 }
 
-// lead runs the call as leader of f and shares its result with the followers. It shares no error,
-// except a mismatch and an error that is meant for duplicates. After any other error, and after a
-// panic of fn, one follower becomes the leader.
+// lead runs the call as leader of the flight f and shares its result with the followers. The only
+// errors that it shares are a mismatch and an error for which isForDuplicates is true. After any
+// other error, and after a panic of fn, one follower becomes the leader.
 func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, leaderResult]) (Result, error) {
 	c.execution.engine.Asker = f
 	shared := false
@@ -139,28 +141,31 @@ func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, leaderResult
 	return result, err
 }
 
-// isForDuplicates reports whether the followers return err, too. Only operations have such errors:
-// a fn may return the error of an operation that it called, which concerns another key.
+// isForDuplicates reports whether the followers return err, too. It is true only for an error of an
+// operation with the key of this call. A fn may return such an error of an operation with another
+// key, which does not concern the followers.
 func (c *call) isForDuplicates(err error) bool {
 	_, is := errors.AsType[bridge.ForDuplicates](err)
 	return is && c.execution.work.isOperation()
 }
 
-// claimOrReplay returns the record of the key. It claims the key and executes, or loads the record
-// of another execution. While another transaction holds the key it waits and looks again, for as
-// long as WithWait says. It runs again after errors that a retry may overcome.
+// claimOrReplay returns the record of the key. It claims the key and executes the call, or loads
+// the record of another execution. While another transaction holds the key, claimOrReplay waits and
+// tries to claim the key again, until the time of WithWait has passed. It runs again after
+// transient errors.
 func (c *call) claimOrReplay(ctx context.Context, f *flight.Flight[flightID, leaderResult]) (db.Record, error) {
 	x := &c.execution
 	if c.replayLikely {
 		found, err := x.loadOnly(ctx)
-		if found || errors.Is(err, ErrPoolExhausted) { // the claim would wait for a connection just as long
+		if found || errors.Is(err, ErrPoolExhausted) { // a claim would wait for a connection just as long
 			return x.record, err
 		}
 	}
 	retry := retries{left: c.retries, pause: txn.RetryPause, trace: &c.trace}
 	poll := pollPause
-	// An inherited operation is resumed before the first claim. If it was undone meanwhile, the call
-	// learns that before it could claim the free key and begin another operation.
+	// If the previous leader waited for an operation, this call resumes that operation before it
+	// claims the key. If the operation was undone meanwhile, its key is free, and a claim would
+	// begin another operation.
 	for inherited := c.inherit(f); ; inherited = false {
 		found, err := x.claimUnless(ctx, inherited)
 		if err != nil {
@@ -180,7 +185,7 @@ func (c *call) claimOrReplay(ctx context.Context, f *flight.Flight[flightID, lea
 			f.SetNote(string(c.hash[:]) + x.record.ExecutionID)
 		}
 		ending, err := c.proceed(ctx, found)
-		if leavesOperation(found, ending, err) { // the next leader of f has waited for it
+		if leavesOperation(found, ending, err) { // the next leader of f resumes it: see inherit
 			f.SetNote(string(c.hash[:]) + x.key.ExecutionID)
 		}
 		switch ending {
@@ -190,7 +195,7 @@ func (c *call) claimOrReplay(ctx context.Context, f *flight.Flight[flightID, lea
 			return db.Record{}, err
 		case rejecting, lookAgain:
 		case inProgress:
-			if inherited { // the operation may have ended long ago
+			if inherited { // claim at once, because the operation may have ended long ago
 				continue
 			}
 			if err := c.waiting.beforeNextLook(ctx, poll.Next()); err != nil {
@@ -201,18 +206,19 @@ func (c *call) claimOrReplay(ctx context.Context, f *flight.Flight[flightID, lea
 				return db.Record{}, err
 			}
 		case unknown:
-			panic("idem: an outcome stayed unknown") // resolve does not return it
+			panic("idem: an outcome stayed unknown") // proceed never returns unknown
 		}
 	}
 }
 
-// leavesOperation reports whether the operation that a call has begun continues without the call.
+// leavesOperation reports whether the call has begun an operation that is still in progress.
 func leavesOperation(found finding, ending ending, err error) bool {
 	return found == claimed && (ending == inProgress || errors.Is(err, ErrInProgress))
 }
 
-// proceed executes or resumes after a finding without an answer. It settles a COMMIT that was not
-// acknowledged, so it never returns unknown.
+// proceed executes the call if its key is claimed, and resumes the operation if an operation holds
+// the key. If COMMIT was not acknowledged, proceed finds out the outcome, so it never returns
+// unknown.
 func (c *call) proceed(ctx context.Context, found finding) (ending, error) {
 	x, ending, err := &c.execution, inProgress, error(nil)
 	switch found {
@@ -220,7 +226,7 @@ func (c *call) proceed(ctx context.Context, found finding) (ending, error) {
 		ending, err = x.begin(ctx)
 	case running:
 		ending, err = x.work.resume(ctx, x)
-	case answered, held: // the call waits for the transaction that holds the key
+	case answered, held: // the call has to wait for the transaction that holds the key
 	}
 	if ending == unknown {
 		ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)
@@ -229,8 +235,8 @@ func (c *call) proceed(ctx context.Context, found finding) (ending, error) {
 }
 
 // inherit makes the call wait for the operation that the previous leader of f waited for. It
-// reports whether there is such an operation. If the operation was canceled in between, this call
-// returns that instead of beginning another one.
+// reports whether there is such an operation. If a person has canceled the operation, the call then
+// reports the cancellation instead of beginning another operation.
 func (c *call) inherit(f *flight.Flight[flightID, leaderResult]) bool {
 	if !c.execution.work.isOperation() {
 		return false
@@ -243,14 +249,14 @@ func (c *call) inherit(f *flight.Flight[flightID, leaderResult]) bool {
 	return true
 }
 
-// retries counts how many more times a call may run.
+// retries counts how many more times a call may run, and pauses before each run.
 type retries struct {
 	left  int
 	pause txn.Pauses
 	trace *trace
 }
 
-// after waits before the next run. It returns err if there is none: because err is not retryable,
+// after pauses and returns nil if the call may run again. It returns err if err is not retryable,
 // no retry is left, or ctx has ended.
 func (a *retries) after(ctx context.Context, err error, retryable bool) error {
 	if !retryable || a.left == 0 || ctx.Err() != nil {
@@ -284,8 +290,8 @@ func (function) endedMeanwhile(context.Context, *execution, finding) (error, boo
 
 func (function) isOperation() bool { return false }
 
-// joined is a DoTx, or the Start of an operation: a claim, writes and a record inside a transaction
-// of the caller.
+// joined is a call of DoTx, or of Start in package operation. It claims the key, writes and records
+// inside a transaction of the caller.
 type joined struct {
 	execution
 	work       joinedWork
@@ -293,11 +299,11 @@ type joined struct {
 	part       *txn.Joined
 }
 
-// joinedWork is what a call does with its key inside the caller's transaction.
+// joinedWork is what a joined call does with its key inside the caller's transaction.
 type joinedWork interface {
 	// execute runs once the key is claimed.
 	execute(ctx context.Context, j *joined) (db.Record, error)
-	// foundOperation returns the result if an operation holds the key.
+	// foundOperation returns the result of the call if an operation already holds the key.
 	foundOperation(j *joined) (db.Record, error)
 }
 
@@ -307,18 +313,19 @@ func (fn function) execute(ctx context.Context, j *joined) (db.Record, error) {
 
 func (function) foundOperation(j *joined) (db.Record, error) { return db.Record{}, j.inProgress() }
 
-// start is the work of Start. It returns the requests that give the claimed key to an operation.
+// start is the work of Start in package operation. It returns the requests that give the claimed
+// key to an operation.
 type start func(claimedAt time.Time) ([]txn.Request, error)
 
 func (s start) execute(ctx context.Context, j *joined) (db.Record, error) { return j.start(ctx, s) }
 
 func (start) foundOperation(j *joined) (db.Record, error) {
-	j.record.Closed = false // a running operation has no response that could be sealed
+	j.record.Closed = false // a running operation has no response to decrypt
 	return j.record, nil
 }
 
-// join does work inside tx. An error, or a panic of fn, leaves tx as it was before the call, if a
-// savepoint allows that, and aborted otherwise.
+// join does the work of the call inside tx, the caller's transaction. If the work fails or panics,
+// join rolls tx back to a savepoint. If there is no savepoint, it aborts tx.
 func (c *call) join(ctx context.Context, tx pgx.Tx, work joinedWork) (result Result, err error) {
 	part, err := txn.Join(ctx, tx, c.limits.txn)
 	if err != nil {
@@ -356,7 +363,7 @@ func (j *joined) run(ctx context.Context) (db.Record, error) {
 	case found == held:
 		return db.Record{}, j.inProgress()
 	case found == answered && j.record.State == db.Processing && j.record.SameHash:
-		return db.Record{}, j.inProgress() // usually a Do or DoTx around this one, in the same transaction
+		return db.Record{}, j.inProgress() // usually the claim of a Do or DoTx around this call, in the same transaction
 	case found == answered:
 		return j.record, nil
 	}
@@ -367,19 +374,20 @@ func (j *joined) run(ctx context.Context) (db.Record, error) {
 	return r, nil
 }
 
-// claim claims the key under a savepoint. If the key is not free, it rolls back to the savepoint.
+// claim claims the key, under a savepoint unless tx has had too many. If the key is not free, claim
+// undoes what it has changed.
 func (j *joined) claim(ctx context.Context) (finding, error) {
 	j.claiming = db.Claim{Key: &j.key, AtOnce: true}
 	j.loading = db.Load{Key: &j.key}
 	if err := j.part.Prepare(ctx, db.StatementsAtOnce); err != nil {
-		return held, err // a lock timeout here concerns a locked table, not a held key
+		return held, err // a lock timeout here means a locked table, not a key in progress
 	}
 	err := j.part.Begin(ctx, db.StatementsAtOnce, &j.claiming, &j.loading)
 	return j.found(ctx, err)
 }
 
-// found returns the finding of a claim that returned err. It undoes a claim that did not get the
-// key.
+// found returns the finding of a claim whose round trip returned err. If the claim did not get the
+// key, found undoes what the claim has changed.
 func (j *joined) found(ctx context.Context, err error) (finding, error) {
 	found := held
 	if err == nil {
@@ -388,12 +396,12 @@ func (j *joined) found(ctx context.Context, err error) (finding, error) {
 	switch {
 	case txn.LockTimedOut(err) && j.part.Saves():
 		return held, j.part.Undo(nil)
-	case txn.LockTimedOut(err): // the server has aborted the transaction
+	case txn.LockTimedOut(err): // without a savepoint, the timeout has aborted the transaction
 		return held, nil
 	case err != nil || found == claimed:
 		return found, err
 	case j.part.Saves():
-		return found, j.part.Undo(nil) // releases the advisory lock and resets the settings of the claim
+		return found, j.part.Undo(nil) // releases the advisory lock and resets the settings that the claim changed
 	}
 	return found, j.part.Ask(ctx, db.Calm{})
 }
@@ -433,8 +441,8 @@ func (j *joined) start(ctx context.Context, start start) (db.Record, error) {
 	return db.Record{SameHash: true, ExecutionID: j.key.ExecutionID, State: db.Running, CreatedAt: j.claimedAt}, nil
 }
 
-// reject rolls back the writes of fn, claims the key again, because the rollback released it, and
-// records the rejection.
+// reject rolls back the writes of fn and records resp as its rejection. The rollback also releases
+// the key, so reject claims the key again in between.
 func (j *joined) reject(ctx context.Context, resp Response) (db.Record, error) {
 	if _, err := resp.normal().check(j.maxResponse); err != nil {
 		return db.Record{}, err
@@ -457,7 +465,7 @@ func (j *joined) reject(ctx context.Context, resp Response) (db.Record, error) {
 	return j.complete(ctx, resp, db.Failed)
 }
 
-// complete records the response. It is committed with the caller's transaction.
+// complete records the response. The record is committed with the caller's transaction.
 func (j *joined) complete(ctx context.Context, resp Response, state db.State) (db.Record, error) {
 	resp = resp.normal()
 	c, err := j.completion(&j.key, resp, state)
@@ -477,8 +485,9 @@ func (j *joined) complete(ctx context.Context, resp Response, state db.State) (d
 	return completedRecord(c, resp, j.claimedAt), nil
 }
 
-// completeWith sends requests at the end of this part of the transaction. If the transaction had
-// claimed a key before, of a call around this one, the settings of that claim are restored.
+// completeWith sends requests as the last statements of this call. If this call is nested in
+// another call, the outer call has claimed a key in the same transaction. completeWith then
+// restores the session setting that names the outer claim.
 func (j *joined) completeWith(ctx context.Context, requests ...txn.Request) error {
 	if j.previous != "" {
 		requests = append(requests, db.Reclaim{ExecutionID: j.previous})

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// The statements that a connection prepares before its first call: for Do, for Do without a wait,
+// The statements that a connection prepares before its first call: for Do, for Do with WithWait(0),
 // and for operations.
 var (
 	prepared          = txn.WithOwn(db.Statements)
@@ -23,7 +23,7 @@ type finding int
 
 const (
 	claimed  finding = iota // the key is claimed, and the transaction is open
-	answered                // another execution has recorded a response
+	answered                // the key has a record, such as the response of another execution
 	held                    // another transaction holds the key
 	running                 // an operation holds the key between its transactions
 )
@@ -34,27 +34,27 @@ type ending int
 const (
 	failed     ending = iota // rolled back; the call returns the error
 	rolledBack               // rolled back because of an error after which the call may run again
-	rejecting                // rolled back; another transaction has to record the rejection
+	rejecting                // rolled back; the rejection must be recorded in another transaction
 	recorded                 // the record is committed
 	unknown                  // COMMIT was not acknowledged
-	inProgress               // another transaction or process holds the key: wait and look again
-	lookAgain                // the state of the key has changed: look again at once
+	inProgress               // another transaction or process holds the key: wait and claim again
+	lookAgain                // the state of the key has changed: claim again at once
 )
 
-// work is what a call does with its key: the fn of Do, or an operation.
+// work is what a call does once it has claimed its key: it runs the fn of Do, or an operation.
 type work interface {
-	// statements returns the statements that a connection has to prepare. atOnce says that the call
-	// does not wait.
+	// statements returns the statements that a connection has to prepare. atOnce is true for a call
+	// that does not wait for a key in progress.
 	statements(atOnce bool) []*roundtrip.Statement
-	// afterClaim returns requests that travel with the claim and follow it.
+	// afterClaim returns requests to send behind the claim, in the same round trip.
 	afterClaim() []txn.Request
 	// begin runs in the transaction that has claimed the key, and ends the transaction.
 	begin(ctx context.Context, x *execution) (ending, error)
 	// resume continues the operation that holds the key.
 	resume(ctx context.Context, x *execution) (ending, error)
 	// endedMeanwhile reports whether the operation that this call waited for has ended in an error
-	// and no longer holds its key. If so, it also returns this error, and the call ends with it.
-	// found is what the call has just found under the key.
+	// and has released its key. The call must then return the error that endedMeanwhile returns.
+	// The parameter found is the latest finding of the call.
 	endedMeanwhile(ctx context.Context, x *execution, found finding) (error, bool)
 	// isOperation reports whether the work may hold its key across several transactions.
 	isOperation() bool
@@ -67,19 +67,19 @@ type execution struct {
 	key         db.Key
 	work        work
 	maxResponse int
-	sealer      Sealer        // nil to store responses plain
-	wait        time.Duration // of WithWait; with zero the claim waits for no lock either
+	sealer      Sealer        // nil to store responses unencrypted
+	wait        time.Duration // the value of WithWait; if zero, the claim does not wait for locks either
 	trace       *trace
 
 	tx        *txn.Tx
 	claiming  db.Claim
 	loading   db.Load
 	record    db.Record // loaded or just written
-	claimedAt time.Time // by the clock of the database
-	askedAt   time.Time // by the clock of this process: before the last statement that read or wrote the record
-	previous  string    // in a caller's transaction: the execution id of the claim made before this one
+	claimedAt time.Time // when the key was claimed, by the clock of the database
+	askedAt   time.Time // when the last statement on the record was sent, by the clock of this process
+	previous  string    // the execution id of the previous claim in the same transaction of a caller
 	rejection *Response // a rejection that is not recorded yet
-	sent      *Response // the response that the latest COMMIT was to record, if any
+	sent      *Response // the response in the latest COMMIT, if it had one
 }
 
 // loadOnly loads the record without claiming the key, in one statement outside a transaction. It
@@ -88,7 +88,7 @@ func (x *execution) loadOnly(ctx context.Context) (found bool, err error) {
 	x.loading = db.Load{Key: &x.key}
 	x.askedAt = time.Now()
 	engine := x.engine
-	engine.Asker = nil // followers must not take this connection for the one of the claim
+	engine.Asker = nil // followers must not conclude that the leader has a connection for its claim
 	if err := engine.Query(ctx, &x.loading); err != nil {
 		return false, hint(err)
 	}
@@ -96,7 +96,8 @@ func (x *execution) loadOnly(ctx context.Context) (found bool, err error) {
 	return x.loading.Found && !x.loading.Expired() && x.record.State != db.Running, nil
 }
 
-// claimUnless claims the key, unless the operation that is to be resumed is already known.
+// claimUnless claims the key. If known is true, the call already knows the operation that it has to
+// resume, and claimUnless only returns running.
 func (x *execution) claimUnless(ctx context.Context, known bool) (finding, error) {
 	if known {
 		return running, nil
@@ -104,8 +105,8 @@ func (x *execution) claimUnless(ctx context.Context, known bool) (finding, error
 	return x.claim(ctx)
 }
 
-// claim begins a transaction and claims the key in it. That is one round trip, or two if an expired
-// record is taken over. The transaction stays open only if the finding is claimed.
+// claim begins a transaction and claims the key in it. It takes one round trip, or two if it takes
+// over an expired record. The transaction stays open only if the finding is claimed.
 func (x *execution) claim(ctx context.Context) (finding, error) {
 	x.claiming = db.Claim{Key: &x.key, AtOnce: x.wait == 0}
 	x.loading = db.Load{Key: &x.key}
@@ -129,8 +130,9 @@ func (x *execution) claim(ctx context.Context) (finding, error) {
 	return found, nil
 }
 
-// find returns the finding of the claim and the load that were answered last. If the record has
-// expired, find takes it over, which is another round trip of ask in the same transaction.
+// find returns the finding of the latest claim and load, whose answers have arrived. If the record
+// has expired, find claims the key by taking over the record. It calls ask for that, which makes
+// another round trip in the same transaction.
 func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.Request) error) (finding, error) {
 	ours, createdAt, previous := x.claiming.Claimed, x.claiming.CreatedAt, x.claiming.Previous
 	if !ours && x.loading.Expired() {
@@ -161,7 +163,7 @@ func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.R
 
 // freshUntil returns when the record expires, by the clock of this process. It adds the remaining
 // lifetime of the record to askedAt. The database read or wrote the record after askedAt, so the
-// result is never too late, even if the two clocks differ.
+// result is never after the real expiry, even if the two clocks differ.
 func (x *execution) freshUntil(r *db.Record) time.Time {
 	seen := r.CompletedAt
 	if r.LoadedAt.After(seen) {
@@ -170,10 +172,10 @@ func (x *execution) freshUntil(r *db.Record) time.Time {
 	return x.askedAt.Add(r.ExpiresAt.Sub(seen))
 }
 
-// claimTimeout returns how long the claim may wait for a lock on the record, such as a lock of SQL
-// that deletes the record. The timeout is the rest of WithWait, but at least a second, because a
-// slow server must not look like a held key. Without a wait the timeout is zero: the claim itself
-// sets a lock timeout.
+// claimTimeout returns how long the claim may wait for a lock on the record, such as the lock of a
+// DELETE. The timeout is what is left of WithWait, but at least a second, because a slow server
+// must not look like a key in progress. With WithWait(0), claimTimeout returns zero for no timeout,
+// because the claim then sets lock_timeout itself.
 func (x *execution) claimTimeout() time.Duration {
 	if x.wait == 0 {
 		return 0
@@ -181,7 +183,8 @@ func (x *execution) claimTimeout() time.Duration {
 	return max(x.wait-time.Since(x.trace.started), time.Second)
 }
 
-// heldIfLocked returns the finding held if err says that another transaction locks the record.
+// heldIfLocked returns the result of a claim that failed with err. If err means that another
+// transaction has locked the record, the result is the finding held without an error.
 func heldIfLocked(err error) (finding, error) {
 	if txn.LockTimedOut(err) || errors.Is(err, txn.ErrBlocked) {
 		return held, nil

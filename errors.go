@@ -13,16 +13,16 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Errors returned by Do and the other functions. Test for them with errors.Is. The typed errors
-// below carry the facts that a caller needs to act. An error of fn, or of Postgres
-// (*pgconn.PgError), is passed on so that errors.Is and errors.As find it.
+// Errors returned by Do and the other functions. Test for them with errors.Is. The error types
+// below carry the facts that a caller needs to act. An error of fn or of Postgres (*pgconn.PgError)
+// is returned so that errors.Is and errors.As find it.
 var (
-	// ErrInProgress: another call holds the key and did not end within the wait. Try again later
-	// with the same key. Its type is *InProgressError.
+	// ErrInProgress: another call holds the key and did not end while this call waited. Try again
+	// later with the same key. The returned error is an *InProgressError.
 	ErrInProgress = errors.New("idem: the key is in progress")
 
-	// ErrMismatch: the key belongs to a request with another hash. Nothing was executed. Its type
-	// is *MismatchError.
+	// ErrMismatch: the key belongs to a request with another hash. Nothing was executed. The
+	// returned error is a *MismatchError.
 	ErrMismatch = errors.New("idem: the key belongs to a different request")
 
 	// ErrInvalidKey: the key is not 1 to 255 bytes of valid UTF-8 without control characters.
@@ -31,16 +31,17 @@ var (
 	// ErrInvalidScope: the scope is not 1 to 512 bytes of valid UTF-8 without control characters.
 	ErrInvalidScope = errors.New("idem: invalid scope")
 
-	// ErrInvalidJSON: HashJSON refuses the document, which is a mistake of the sender. The error
-	// that wraps it has the reason and the byte offset. It does not quote the document.
+	// ErrInvalidJSON: HashJSON refused the document, because of a mistake of its sender. The
+	// returned error contains the reason and the byte offset. It does not quote the document.
 	ErrInvalidJSON = canon.ErrDocument
 
-	// ErrInvalidPointer: HashJSON refuses an argument of Only or Without, which is a mistake of the
-	// program. The error that wraps it quotes the pointer.
+	// ErrInvalidPointer: HashJSON refused a pointer that the program passed to Only or Without. The
+	// returned error quotes the pointer.
 	ErrInvalidPointer = canon.ErrPointer
 
 	// ErrInvalidHash: the call got the zero Hash, usually because the program ignored the error of
-	// HashJSON. All such requests would count as the same. No statement was sent.
+	// HashJSON. All requests with the zero Hash would count as the same request. No statement was
+	// sent.
 	ErrInvalidHash = errors.New("idem: invalid hash")
 
 	// ErrInvalidResponse: fn returned a response that could not be replayed exactly. A header is
@@ -49,20 +50,20 @@ var (
 	ErrInvalidResponse = errors.New("idem: the response cannot be stored")
 
 	// ErrResponseTooLarge: the response exceeds the limit of WithMaxResponse. Everything was rolled
-	// back. Its type is *ResponseTooLargeError.
+	// back. The returned error is a *ResponseTooLargeError.
 	ErrResponseTooLarge = errors.New("idem: the response is too large")
 
-	// ErrUnreadable: a response is recorded for the key, and this call cannot read it. The response
-	// is sealed and the call has no Sealer; or the Sealer cannot open it, or refuses plain
-	// responses; or the stored header is damaged. Nothing was executed. A call with the right
-	// Sealer replays the response, so do not send a new key, which would execute the request twice.
-	// Its type is *UnreadableError.
+	// ErrUnreadable: a response is recorded for the key, and this call cannot read it. There are
+	// four causes: the response is encrypted and the call has no Sealer; the Sealer cannot decrypt
+	// the response; the Sealer refuses unencrypted responses; the stored header is damaged. Nothing
+	// was executed. A call with the right Sealer replays the response. Do not send a new key, which
+	// would execute the request twice. The returned error is an *UnreadableError.
 	ErrUnreadable = errors.New("idem: the recorded response cannot be read")
 
 	// ErrOutcomeUnknown: COMMIT was sent, its answer was lost, and the call could not learn the
-	// outcome in time. Postgres was unavailable, or the COMMIT is still in progress, as when it
-	// waits for a synchronous standby, or the TTL has passed. The COMMIT is not canceled. Try again
-	// with the same key to learn the outcome, before the TTL has passed. Its type is
+	// outcome in time. Either Postgres was unavailable, or the COMMIT is still in progress (it may
+	// wait for a synchronous standby), or the TTL has passed. The COMMIT is not canceled. To learn
+	// the outcome, try again with the same key before the TTL has passed. The returned error is an
 	// *OutcomeUnknownError.
 	ErrOutcomeUnknown = errors.New("idem: the outcome is unknown")
 
@@ -71,25 +72,25 @@ var (
 	// of the server, such as idle_in_transaction_session_timeout. Nothing was committed.
 	ErrTxAborted = txn.ErrAborted
 
-	// ErrTxEnded: fn ended the transaction itself, or deleted the record of the claim. Commit and
-	// Rollback on the tx are refused, and nothing is committed then. If fn used raw SQL, its writes
-	// may be committed without a response. Every call with the key then returns this error until
-	// the record expires or is deleted by hand.
+	// ErrTxEnded: fn ended the transaction itself, or deleted the record of the claim. If fn called
+	// Commit or Rollback of tx, the method returned an error and nothing is committed. If fn used
+	// raw SQL, its writes may be committed without a response. Every call with the key then returns
+	// this error until the record expires or is deleted by hand.
 	ErrTxEnded = txn.ErrEnded
 
 	// ErrUnsupported: the server, or a pooler in front of it, lacks something that the call needs,
 	// such as advisory locks, or savepoints for DoTx. docs/portability.md lists what each server
-	// has. Nothing was done. Its type is *UnsupportedError.
+	// supports. Nothing was done. The returned error is an *UnsupportedError.
 	ErrUnsupported = txn.ErrUnsupported
 
 	// ErrPoolExhausted: no connection of the pool became free within 30 seconds. The caller's
-	// context had not ended. Nothing was done. Its type is *PoolExhaustedError.
+	// context had not ended. Nothing was done. The returned error is a *PoolExhaustedError.
 	ErrPoolExhausted = errors.New("idem: no connection became free")
 )
 
 // InProgressError is the error of a call whose key is in progress.
 type InProgressError struct {
-	Key        string        // abridged, fit for a log
+	Key        string        // abridged, so that it may be logged
 	RetryAfter time.Duration // how long to wait before the next call
 }
 
@@ -103,7 +104,7 @@ func (e *InProgressError) Unwrap() error { return ErrInProgress }
 // MismatchError is the error of a call whose key belongs to another request. It contains no part
 // of the stored response.
 type MismatchError struct {
-	Key       string    // abridged, fit for a log
+	Key       string    // abridged, so that it may be logged
 	CreatedAt time.Time // when the key was first used
 }
 
@@ -118,7 +119,7 @@ func (e *MismatchError) Unwrap() error { return ErrMismatch }
 // ResponseTooLargeError is the error of a call whose response exceeds its limit.
 type ResponseTooLargeError struct {
 	Size  int // bytes of header and body
-	Limit int // what WithMaxResponse allows
+	Limit int // the limit of WithMaxResponse, in bytes
 }
 
 func (e *ResponseTooLargeError) Error() string {
@@ -132,10 +133,10 @@ func (e *ResponseTooLargeError) Unwrap() error { return ErrResponseTooLarge }
 // UnreadableError is the error of a call that cannot read the recorded response. It contains no
 // part of the response.
 type UnreadableError struct {
-	Key         string // abridged, fit for a log
-	ExecutionID string // of the execution that recorded the response
+	Key         string // abridged, so that it may be logged
+	ExecutionID string // the id of the execution that recorded the response
 	SealedBy    string // the id of the encryption key, empty if the response is plain
-	Err         error  // usually of the Sealer
+	Err         error  // the cause, usually an error of the Sealer
 }
 
 func (e *UnreadableError) Error() string {
@@ -147,7 +148,7 @@ func (e *UnreadableError) Unwrap() []error { return []error{ErrUnreadable, e.Err
 
 // OutcomeUnknownError is the error of a call that could not learn the outcome of its COMMIT.
 type OutcomeUnknownError struct {
-	ExecutionID string // of the execution; its record, if there is one, has this id
+	ExecutionID string // the id of the execution; if COMMIT happened, the record has this id
 	Err         error  // the error of COMMIT
 }
 
@@ -178,13 +179,13 @@ type UnsupportedError = txn.UnsupportedError
 // for
 //
 //   - a key in progress, an unknown outcome, and a pool without a free connection;
-//   - a serialization failure or a deadlock that outlived the retries;
+//   - a serialization failure or a deadlock that occurred again in the last retry;
 //   - a server that shuts down, recovers, was demoted to a replica, or is out of resources;
 //   - a lock that was not available, and a connection that was lost or refused.
 //
-// It is false for nil, for refusals that will be the same next time, and for the end of the
-// caller's context. It is also false for errors that it does not know, such as those of fn, and for
-// a fn that was too slow for a timeout of the server, because fn would be too slow again.
+// It is false for nil, for errors that would recur, such as ErrMismatch, and for the end of the
+// caller's context. It is also false for unknown errors, such as errors of fn. It is false if fn
+// took longer than a timeout of the server allows, because fn would be too slow again.
 func Retryable(err error) bool {
 	switch {
 	case errors.Is(err, ErrInProgress), errors.Is(err, ErrOutcomeUnknown), errors.Is(err, ErrPoolExhausted):
@@ -195,17 +196,17 @@ func Retryable(err error) bool {
 	return txn.Transient(err)
 }
 
-// Cause is the kind of an error, out of a closed set. It contains nothing of the error's text, so
-// it may be a label of a metric.
+// Cause is the kind of an error. There is a fixed set of causes, and a cause contains nothing of
+// the error's text, so it may be a label of a metric.
 type Cause string
 
-// The causes. The first ones stand for the errors of this package, the others for errors of
-// Postgres, of the connection, or of the context.
+// The causes. The causes up to CausePoolExhausted stand for errors of this package. The other
+// causes stand for errors of Postgres, of the connection, of the context, or of fn.
 const (
 	CauseNone           Cause = ""
 	CauseInProgress     Cause = "in_progress"
 	CauseMismatch       Cause = "mismatch"
-	CauseInvalid        Cause = "invalid" // key, scope, hash or response
+	CauseInvalid        Cause = "invalid" // an invalid key, scope, hash or response
 	CauseTooLarge       Cause = "too_large"
 	CauseUnreadable     Cause = "unreadable" // the recorded response cannot be read
 	CauseOutcomeUnknown Cause = "outcome_unknown"
@@ -213,18 +214,19 @@ const (
 	CauseTxEnded        Cause = "tx_ended"
 	CausePoolExhausted  Cause = "pool_exhausted"
 	CauseConflict       Cause = "conflict"         // a serialization failure or a deadlock
-	CauseLockTimeout    Cause = "lock_timeout"     // lock_not_available
+	CauseLockTimeout    Cause = "lock_timeout"     // the SQLSTATE lock_not_available
 	CauseTooSlow        Cause = "too_slow"         // fn outlasted a timeout of the server
-	CauseReadOnly       Cause = "read_only"        // a replica or a demoted primary
-	CauseOutOfResources Cause = "out_of_resources" // connections, memory or disk of the server
-	CauseConnectionLost Cause = "connection_lost"  // broken, refused, or ended by the server
+	CauseReadOnly       Cause = "read_only"        // the server is a replica or a demoted primary
+	CauseOutOfResources Cause = "out_of_resources" // the server has too few connections, memory or disk space
+	CauseConnectionLost Cause = "connection_lost"  // the connection broke, was refused, or was ended by the server
 	CausePostgres       Cause = "postgres"         // any other SQLSTATE
-	CauseCanceled       Cause = "canceled"         // the context
-	CauseDeadline       Cause = "deadline"         // of the context
+	CauseCanceled       Cause = "canceled"         // the caller's context was canceled
+	CauseDeadline       Cause = "deadline"         // the deadline of the caller's context has passed
 	CauseOther          Cause = "other"            // usually an error of fn
 )
 
-// causes maps the errors of this package. The first entry that matches counts.
+// causes maps the errors of this package to their causes. The first entry that matches an error
+// counts.
 var causes = []struct {
 	is    error
 	cause Cause
@@ -240,7 +242,7 @@ func CauseOf(err error) Cause {
 	if err == nil {
 		return CauseNone
 	}
-	if txn.TooSlow(err) { // ErrTxAborted as well
+	if txn.TooSlow(err) { // checked before the table, because the error may also wrap ErrTxAborted
 		return CauseTooSlow
 	}
 	for _, known := range causes {
@@ -270,7 +272,7 @@ func CauseOf(err error) Cause {
 	return CauseOther
 }
 
-// hint adds to an error of package txn what the reader can do about it.
+// hint adds advice for the operator to an error of package txn.
 func hint(err error) error {
 	var exhausted *txn.ExhaustedError
 	var pgErr *pgconn.PgError

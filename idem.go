@@ -1,12 +1,12 @@
 // Package idem makes retried writes safe on Postgres.
 //
 // A client that gets no answer to a write does not know whether the write happened. The client can
-// only ask again, and if the first attempt did happen, there are two orders. The remedy is old: the
-// client sends the same key with every attempt, and the server stores its answer under that key.
-// The difficulty is to store exactly what was done. A record that is written before the effect, or
-// after it, is wrong whenever the process dies in between.
+// only ask again, and if the first attempt did happen, the write happens twice: two orders instead
+// of one. The remedy is old: the client sends the same key with every attempt, and the server
+// stores its answer under that key. The difficulty is to store exactly what was done. A record that
+// is written before the effect, or after it, is wrong whenever the process dies in between.
 //
-// This package writes the effect, the key and the response in one transaction, in one call:
+// This package writes the effect, the key and the response in one transaction. It takes one call:
 //
 //	res, err := idem.Do(ctx, pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 //		// the write, on tx
@@ -15,20 +15,20 @@
 //
 // # Usage
 //
-// Use [Do] around a write, [DoJSON] if the answer is a value rather than a response, and [DoTx]
-// inside a transaction of the caller, such as the transaction of a job.
+// Use [Do] around a write. Use [DoJSON] if the answer is a Go value instead of a response. Use
+// [DoTx] inside a transaction of the caller, such as the transaction of a job.
 //
 // Scope and key identify a call. The scope says who is calling and which operation: [Scope] joins
 // such parts without ambiguity. The key comes from the client. The hash identifies the content of
-// the request, so that a key that is used for another request is refused rather than answered.
-// [HashJSON] hashes the content of a JSON document, whatever its spelling, and [HashBytes] hashes
-// anything.
+// the request: if a client reuses a key for another request, the hash differs, and the call is
+// refused. [HashJSON] hashes the content of a JSON document, not its formatting. [HashBytes] hashes
+// any bytes.
 //
-// The function may return an error, which rolls everything back and leaves the key free. It may
-// also return [Reject], which undoes its writes and makes the answer final all the same.
-// [ExecutionID] returns an id of the execution, to carry into events and other systems.
+// If the function returns an error, everything is rolled back and the key stays free. If it returns
+// the error of [Reject], its writes are rolled back, but its answer is recorded and final.
+// [ExecutionID] returns the id of the execution, for use in events and other systems.
 //
-// The table comes from the migrations in package migrations.
+// The records are stored in a table, which the migrations in package migrations create.
 //
 // # What is guaranteed
 //
@@ -39,22 +39,22 @@
 //     byte for byte.
 //   - The record exists if and only if the effect does. (A rejection is a record without an
 //     effect.)
-//   - A call that returns an error has committed nothing, except where that error is
-//     [ErrOutcomeUnknown] or [ErrTxEnded].
+//   - A call that returns an error has committed nothing, unless the error is [ErrOutcomeUnknown]
+//     or [ErrTxEnded].
 //
 // Less formally: one execution counts, and every caller gets its response. There is no response
 // without its effect, and no effect without its response.
 //
-// The guarantee covers what the function writes through its tx, and whatever commits with it: rows,
-// jobs, an outbox, notifications. It does not cover what the function does to other systems, which
-// Postgres cannot roll back.
+// The guarantee covers everything that is committed with the tx of the function: rows, jobs, an
+// outbox, notifications. It does not cover what the function does to other systems, because
+// Postgres cannot roll that back.
 //
 // # What the guarantee rests on
 //
-// The guarantee rests on the primary key of the table and on the atomicity of transactions.
-// Everything else only saves work: the advisory lock by which a call recognizes a key in progress
-// without blocking, and the memory in which calls of one process wait for each other. If one of
-// these were broken, an answer might come later, but it would still be right.
+// The guarantee rests on the primary key of the table and on the atomicity of transactions. Two
+// other mechanisms only save work. By an advisory lock a call recognizes a key in progress without
+// blocking, and calls of one process wait for each other in memory. If one of these mechanisms were
+// broken, an answer might come later, but it would still be right.
 //
 // No lease is involved. A key in progress is an open transaction, so no timeout has to be guessed:
 //
@@ -64,13 +64,17 @@
 //
 // # Lost acknowledgements
 //
-// If COMMIT was sent and its answer is lost, only the database knows the outcome. Do reads the
-// record of the key, which says whether this very execution was committed. If it was, the call
-// succeeds. If it was not, and no longer can be, Do runs the function again. The call returns
-// ErrOutcomeUnknown only in three cases: Postgres is unavailable for some seconds; the COMMIT takes
-// longer than that after the end of the context, for example because it waits for a synchronous
-// standby; or the TTL has passed meanwhile, so that the record may have existed and expired. A
-// COMMIT that was sent is never canceled. Until the TTL has passed, it is always right to call
+// If COMMIT was sent and its answer is lost, only the database knows the outcome. Do then reads the
+// record of the key, which says whether this execution was committed. If it was, the call succeeds.
+// If the execution was not committed and no longer can be, Do runs the function again. The call
+// returns ErrOutcomeUnknown in these cases:
+//
+//   - Postgres is unavailable for some seconds, or refuses to read the record.
+//   - The COMMIT is still running some seconds after the end of the context, for example because it
+//     waits for a synchronous standby.
+//   - The TTL has passed meanwhile. The record may then have existed and expired.
+//
+// A COMMIT that was sent is never canceled. Until the TTL has passed, it is always right to call
 // again with the same key.
 //
 // # Concurrency
@@ -79,42 +83,45 @@
 //
 //   - One executes. The others wait for it, up to [WithWait], and then replay its response.
 //   - A waiting call holds no connection, so duplicates never use up the pool.
-//   - In one process and pool, one call asks the database on behalf of all that wait.
-//   - If the executing call fails, exactly one of the others takes over.
-//   - A call whose wait is over returns [ErrInProgress].
+//   - Among the calls of one process and pool, one asks the database on behalf of the others.
+//   - If the executing call fails, exactly one of the waiting calls takes over.
+//   - A call that has waited as long as WithWait allows returns [ErrInProgress].
 //
-// Calls with different keys do not wait for each other, except for what their functions lock.
+// Calls with different keys wait for each other only if their functions lock the same rows.
 //
 // # What the function must not do
 //
-//   - It must not end the transaction. The methods that would are refused, and the call fails with
-//     ErrTxEnded. A COMMIT by raw SQL is detected only after it has happened: see ErrTxEnded.
-//   - It must not ignore an error of a statement: the transaction is aborted then, and the call
-//     fails with [ErrTxAborted]. A statement that is allowed to fail belongs under a savepoint,
-//     which tx.Begin begins.
+//   - It must not end the transaction. Commit and Rollback of the tx return an error, and the call
+//     fails with ErrTxEnded. A COMMIT by raw SQL is detected only after it has happened: see
+//     ErrTxEnded.
+//   - It must not ignore an error of a statement. The error aborts the transaction, and the call
+//     fails with [ErrTxAborted]. Run a statement that may fail under a savepoint, which tx.Begin
+//     sets.
 //   - It must not keep the tx. Every method of the tx fails once the function has returned.
 //   - It must not have effects that cannot be repeated, because it runs again after a serialization
 //     failure, a deadlock, or a COMMIT that did not happen.
-//   - It should not call Do on the same pool, which may run out of connections that way. Use DoTx.
+//   - It should not call Do on the same pool. Each such call needs a second connection, and the
+//     pool may run out of connections. Use DoTx.
 //
-// The function gets no context. It uses the one of its caller.
+// The function gets no context as an argument. It uses the ctx that was passed to Do.
 //
 // # Responses at rest
 //
-// A response is stored as it is, for its TTL, unless [WithSealer] encrypts it. Package seal has the
-// Sealer for that. A call that cannot open the recorded response returns [ErrUnreadable] and
+// Responses are stored unencrypted, unless the call has the option [WithSealer]. Package seal
+// provides a Sealer. A call that cannot decrypt the recorded response returns [ErrUnreadable] and
 // executes nothing.
 //
 // # Cost
 //
 // A first run makes as many round trips as a plain transaction around the same statements, because
-// the claim travels with BEGIN and the response with COMMIT. A replay makes one round trip, writes
-// nothing and takes no transaction id. A connection that prepares statements, as pgx does by
-// default, prepares five of them when it is first used, in one round trip.
+// the claim is sent together with BEGIN, and the response together with COMMIT. A replay makes one
+// round trip, writes nothing and takes no transaction id. A connection that prepares statements, as
+// pgx does by default, prepares the five statements of this package in one round trip when it is
+// first used.
 //
-// The statements of this package are sent below the query interface of pgx. Query tracers see the
-// statements of the function, but not BEGIN, COMMIT and the claim. To see how calls end, use
-// [WithObserver] with [LogObserver] or package idemotel.
+// This package sends its own statements below the query interface of pgx. So query tracers see the
+// statements of the function, but neither BEGIN and COMMIT nor the statements on records. To see
+// how calls end, use [WithObserver] with [LogObserver] or package idemotel.
 package idem
 
 import (
@@ -132,24 +139,26 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Do makes the write in fn safe to retry. It claims the key, runs fn and records the response of fn
-// in one transaction of pool, so that the effect and the response are committed together or not at
-// all. If a response is recorded for the key, Do returns that response and does not call fn.
+// Do makes the write in fn safe to retry. In one transaction of pool it claims the key, runs fn and
+// records the response of fn. So the effect and the response are committed together or not at all.
+// If a response is recorded for the key, Do returns that response and does not call fn.
 //
 // The scope says who is calling and which operation (see Scope). The key comes from the client. The
-// hash says whether two requests with one key are the same (see HashJSON and HashBytes).
+// hash says whether two requests with the same key have the same content (see HashJSON and
+// HashBytes).
 //
-// fn makes its writes on tx and nowhere else, does not keep tx, and does not commit it or roll it
-// back. fn may be called more than once: after a serialization failure, a deadlock, or a COMMIT
-// that turned out not to have happened. All its writes have then been rolled back. If fn returns an
-// error, nothing is committed, the key is free, and Do returns that error as it is. If fn returns
-// Reject, its writes are undone and its answer is final. If fn panics, the transaction is rolled
-// back and the panic continues.
+// fn must make all its writes on tx. It must not keep tx, commit it or roll it back. Do calls fn
+// again after a serialization failure, a deadlock, or a COMMIT that turned out not to have
+// happened. All writes of the earlier run have then been rolled back. If fn returns an error,
+// nothing is committed, the key is free, and Do returns that error as it is. If fn returns the
+// error of Reject, its writes are rolled back and its answer is final. If fn panics, the
+// transaction is rolled back and the panic continues.
 //
 // If ctx ends before COMMIT is sent, everything is rolled back. Once COMMIT is sent, Do waits for
-// its outcome for a limited time even if ctx ends. If the acknowledgement is lost, Do reads the
-// record. A Result with a nil error is therefore always backed by a committed record, and an error
-// other than ErrOutcomeUnknown and ErrTxEnded always means that this call has committed nothing.
+// its outcome for a limited time even if ctx ends. If the acknowledgement of COMMIT is lost, Do
+// reads the record to learn the outcome. So a Result with a nil error always has a committed
+// record. An error other than ErrOutcomeUnknown and ErrTxEnded always means that this call has
+// committed nothing.
 func Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash Hash, fn func(tx pgx.Tx) (Response, error), opts ...Option) (Result, error) {
 	c, err := newCall(scope, key, hash, fn, opts)
 	return c.traced(ctx, false, func() (Result, error) {
@@ -160,24 +169,25 @@ func Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash Hash, f
 	})
 }
 
-// DoTx is Do inside a transaction of the caller, such as that of a job or a message handler. The
-// claim, the writes of fn and the response become part of tx and are committed with it or not at
-// all. DoTx does not commit, retry or wait: for a key in progress elsewhere it returns
-// ErrInProgress at once.
+// DoTx is Do inside a transaction of the caller, such as the transaction of a job. The claim, the
+// writes of fn and the response become part of tx and are committed with it or not at all. DoTx
+// does not commit, retry or wait. If the key is in progress, it returns ErrInProgress at once.
 //
-// For the first 32 calls with one tx that execute, fn runs under a savepoint. If fn fails or
-// rejects, its writes are undone and tx remains usable, unless the connection was lost or fn ended
-// the transaction. In later calls, a fn that fails aborts tx, so that partial writes are never
-// committed, and Reject is ErrTxAborted. To make more calls, give each a savepoint of its own with
-// tx.Begin.
+// In the first 32 calls that run a fn in the same tx, fn runs under a savepoint. If fn fails or
+// rejects, its writes are rolled back and tx remains usable, unless the connection was lost or fn
+// ended the transaction. Later calls have no savepoint: a fn that fails aborts tx, so that partial
+// writes are never committed, and a fn that rejects fails with ErrTxAborted. To make more than 32
+// calls, begin a savepoint for each with tx.Begin.
 //
-// The response is visible to other calls once tx is committed. Until then the key is in progress
-// for them. After a serialization failure the caller has to run all of tx again.
+// Other calls see the response once tx is committed. Until then they find the key in progress.
+// After a serialization failure the caller has to run all of tx again.
 //
-// The record expires 24 hours after the call unless [WithTTL] says otherwise, and the key is then
-// new. A monthly job that a person may run again a week later needs a TTL of more than a week.
+// The record expires 24 hours after the call, unless [WithTTL] sets another time. The key then
+// counts as new. For example, if a person may rerun a monthly job a week later, the job needs a TTL
+// of more than a week.
 //
-// WithWait, WithTxOptions and WithRetries have no meaning here and are refused.
+// With WithWait, WithTxOptions, WithRetries or WithReplayLikely, DoTx returns an error, because
+// these options have no meaning in a transaction of the caller.
 func DoTx(ctx context.Context, tx pgx.Tx, scope, key string, hash Hash, fn func(tx pgx.Tx) (Response, error), opts ...Option) (Result, error) {
 	c, err := newCall(scope, key, hash, fn, opts)
 	return c.traced(ctx, true, func() (Result, error) {
@@ -194,13 +204,13 @@ func DoTx(ctx context.Context, tx pgx.Tx, scope, key string, hash Hash, fn func(
 	})
 }
 
-// ExecutionID returns the id of the execution that tx belongs to. tx must be the one that fn was
-// given, or a savepoint begun on it. ExecutionID reports false for any other tx: one that the
-// program has wrapped in its own type, or that of an HTTP request without a key, which has no
-// record.
+// ExecutionID returns the id of the execution that tx belongs to. tx must be the transaction that
+// fn got, or a savepoint begun on it. ExecutionID reports false for any other tx, such as a tx that
+// the program has wrapped in a type of its own. It also reports false in an HTTP request without a
+// key.
 //
-// The id stays the same when fn runs again within one call, and is recorded with the response.
-// Carry it into events, and use it as the key of further requests to other systems.
+// The id stays the same when fn runs again within one call, and is recorded with the response. Put
+// it into events, and use it as the key of requests to other systems.
 func ExecutionID(tx pgx.Tx) (string, bool) { return txn.ExecutionID(tx) }
 
 // State is the state of a key.
@@ -208,22 +218,22 @@ type State string
 
 const (
 	StateUnused     State = "unused"     // no record and no call in progress: a call would execute
-	StateProcessing State = "processing" // held by a transaction or an operation, or left by a fn that ended its transaction (ErrTxEnded)
+	StateProcessing State = "processing" // a call or an operation holds the key, or fn ended its transaction (ErrTxEnded)
 	StateCompleted  State = "completed"  // the effect is committed
-	StateFailed     State = "failed"     // rejected: the effect was rolled back or undone
+	StateFailed     State = "failed"     // fn rejected: its effect was rolled back, or undone if it was an operation
 )
 
-// Entry is the state of a key and its times. It has no response.
+// Entry describes the state of a key. It does not contain the response.
 type Entry struct {
 	State       State
-	ExecutionID string    // of the recorded execution or running operation; empty while a transaction holds the key
-	Since       time.Time // when the key was claimed or its transaction began; zero if the role may not see that
+	ExecutionID string    // id of the recorded execution or the running operation; empty while a transaction holds the key
+	Since       time.Time // start of the claim or of the transaction that holds the key; zero if the role may not see it
 	CompletedAt time.Time
 	ExpiresAt   time.Time
 }
 
 // Lookup returns the state of a key without claiming it. It writes nothing. Use it for a page that
-// shows progress. Do needs no Lookup before it. The times are by the clock of the database.
+// shows progress. A Lookup before Do is not necessary. The times are by the clock of the database.
 //
 // Lookup recognizes a key in progress by its advisory lock. Two keys may share a lock, so Lookup
 // may, very rarely, return StateProcessing for an unused key.
@@ -234,9 +244,9 @@ func Lookup(ctx context.Context, pool *pgxpool.Pool, scope, key string) (Entry, 
 	if pool == nil {
 		return Entry{}, errors.New("idem: pool is nil")
 	}
-	// The holder is read before the record, by a statement of its own. An execution releases its
-	// lock after its record has become visible, so at least one of the two statements sees the
-	// execution.
+	// Two statements are needed. The first reads which transaction holds the advisory lock, and the
+	// second reads the record. An execution releases its lock only after its record has become
+	// visible, so at least one of the two statements sees the execution.
 	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
 	holder := db.HolderOf(db.LockOf(scope, key))
 	if err := engine.Query(ctx, &holder); err != nil {
@@ -247,7 +257,7 @@ func Lookup(ctx context.Context, pool *pgxpool.Pool, scope, key string) (Entry, 
 		return Entry{}, hint(err)
 	}
 	switch r := &live.LiveRow; {
-	case live.Found && r.State == db.Running: // a running operation has not completed and does not expire
+	case live.Found && r.State == db.Running: // a running operation has neither CompletedAt nor ExpiresAt
 		return Entry{State: StateProcessing, ExecutionID: r.ExecutionID, Since: r.CreatedAt}, nil
 	case live.Found:
 		return Entry{
@@ -286,8 +296,9 @@ func DoJSON[T any](ctx context.Context, pool *pgxpool.Pool, scope, key string, h
 	return replayed, result, err
 }
 
-// jsonResponse returns the response that stores the value of fn, and the value as a replay decodes
-// it. A value that a replay could not decode is an error, so that it is never committed.
+// jsonResponse encodes value, which fn returned with err, as a response. It also returns the value
+// that a replay would decode from the response. If a replay could not decode it, jsonResponse
+// returns an error, so that the response is not committed.
 func jsonResponse[T any](value T, err error) (resp Response, stored T, _ error) {
 	if err != nil {
 		return resp, stored, err

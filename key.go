@@ -27,11 +27,11 @@ var escapePart = strings.NewReplacer("/", "%2F", "%", "%25")
 // Scope joins parts, such as a tenant and an operation, into a scope for Do. For example,
 // Scope("tenant-1", "POST /orders") is "tenant-1/POST %2Forders".
 //
-// Scope puts a "/" between parts. Inside a part, "/" becomes "%2F" and "%" becomes "%25". All else
-// stays as it is. Two lists of parts never give the same scope, with one exception: an empty list
-// and a list with one empty part both give "". Do refuses an empty scope with ErrInvalidScope. Do
-// also refuses a scope that is longer than 512 bytes, or that has control characters or invalid
-// UTF-8. Scope leaves such parts unchanged.
+// Scope puts a "/" between parts. Inside a part, "/" becomes "%2F" and "%" becomes "%25". All other
+// characters stay as they are. Two lists of parts never give the same scope, with one exception: an
+// empty list and a list with one empty part both give "". Do refuses an empty scope with
+// ErrInvalidScope. Do also refuses a scope that is longer than 512 bytes, or that has control
+// characters or invalid UTF-8. Scope does not check its parts.
 func Scope(parts ...string) string {
 	var scope strings.Builder
 	for i, part := range parts {
@@ -44,8 +44,8 @@ func Scope(parts ...string) string {
 }
 
 // checkName returns an error that wraps kind if name, a key or a scope, is invalid. The check comes
-// before any SQL, because Postgres would abort the transaction for some invalid names and store
-// others. The error does not quote the name.
+// before any SQL. Postgres would store some invalid names, and would abort the transaction because
+// of others. The error does not quote the name.
 func checkName(name string, limit int, kind error) error {
 	switch {
 	case name == "":
@@ -65,8 +65,8 @@ func checkNames(scope, key string) error {
 	return errors.Join(checkName(scope, maxScope, ErrInvalidScope), checkName(key, maxKey, ErrInvalidKey))
 }
 
-// newExecutionID returns a random UUID. The client generates the id, so that the call knows it even
-// if the server never answers.
+// newExecutionID returns a random UUID. This process generates the id, so that the call knows its
+// id even if the server never answers.
 func newExecutionID() string {
 	id := pgtype.UUID{Valid: true}
 	rand.Read(id.Bytes[:]) // never fails
@@ -75,8 +75,9 @@ func newExecutionID() string {
 	return id.String()
 }
 
-// The hashed text is frozen, because databases hold the hashes. Another text needs another tag. No
-// tag is a prefix of another, so HashBytes and HashJSON never hash the same text.
+// The format of the hashed text must not change, because databases store the hashes. A new format
+// needs a new tag. No tag is a prefix of another tag, so HashBytes and HashJSON never hash the same
+// text.
 //
 // HashBytes hashes the tag, then each part after its length (8 bytes, big-endian).
 //
@@ -87,7 +88,7 @@ const (
 	jsonTag  = "idem.HashJSON/1\n"
 )
 
-// Hash is the fingerprint of a request. Two calls with one key and the same hash are the same
+// Hash is the fingerprint of a request. Two calls with the same key and the same hash are the same
 // request. A call with another hash returns ErrMismatch, and a call with the zero Hash returns
 // ErrInvalidHash.
 type Hash [sha256.Size]byte
@@ -118,9 +119,10 @@ func HashBytes(parts ...[]byte) Hash {
 	return Hash(h.Sum(nil))
 }
 
-// HashJSON hashes the content of a JSON document, independent of its spelling. The order of
-// members, white space between tokens, escapes in strings and the spelling of a number do not
-// matter: 1, 1.0 and 10e-1 are one number, and so are 0 and -0. All else matters:
+// HashJSON hashes the content of a JSON document, not its formatting. The order of members, white
+// space between tokens, escapes in strings and the spelling of a number do not change the hash: 1,
+// 1.0 and 10e-1 are the same number, and so are 0 and -0. All other differences between two
+// documents change the hash:
 //
 //   - Numbers are compared exactly, never as float64: 9007199254740993 differs from
 //     9007199254740992.
@@ -130,22 +132,22 @@ func HashBytes(parts ...[]byte) Hash {
 //
 // Only and Without limit the hash to parts of the document.
 //
-// HashJSON refuses documents that two readers may understand differently. It returns ErrInvalidJSON
-// for a document that
+// HashJSON refuses documents that two JSON parsers may understand differently. It returns
+// ErrInvalidJSON for a document that
 //
 //   - is not exactly one JSON value of RFC 8259, in valid UTF-8;
-//   - has two members of one name in an object, or an unpaired surrogate;
+//   - has an object with two members of the same name, or an unpaired surrogate;
 //   - nests arrays and objects more than 256 deep;
-//   - has a number whose exponent is beyond ±1e15 once it is written as an integer that does not
-//     end in 0;
-//   - has nothing that Only selects.
+//   - has a number whose exponent is beyond ±1e15 when the number is written as an integer that
+//     does not end in 0, followed by an exponent;
+//   - has no value at any pointer that Only selects.
 //
-// Names that differ only in case are different names. encoding/json reads them as one member of a
-// struct and takes the last one. A program that decodes such a document into a struct, and hashes
-// it with Only, should refuse such names.
+// Names that differ only in case are different names to HashJSON. But encoding/json decodes them
+// into the same field of a struct, and the last value counts. A program that decodes a document
+// into a struct, and hashes it with Only, should refuse documents with such names.
 //
-// HashJSON checks the parts that do not matter as well. Time and memory grow with the length of the
-// document, which the caller has to limit.
+// HashJSON also checks the parts of the document that it does not hash. Time and memory grow with
+// the length of the document, which the caller has to limit.
 func HashJSON(doc []byte, opts ...HashOption) (Hash, error) {
 	selection, err := selected(opts)
 	if err != nil {
@@ -158,21 +160,20 @@ func HashJSON(doc []byte, opts ...HashOption) (Hash, error) {
 	return sha256.Sum256(text), nil
 }
 
-// HashOption selects the parts of a document that matter to HashJSON. Options may be kept and
-// shared.
+// HashOption selects the parts of a document that HashJSON hashes. It may be used for many calls.
 type HashOption struct {
 	only, without []canon.Pointer
 	err           error
 }
 
 // Only selects the values at these JSON pointers (RFC 6901), such as "/amount" or "/items/0/sku".
-// Nothing else matters then. The pointer "" is the whole document.
+// HashJSON then hashes nothing else. The pointer "" is the whole document.
 //
 // The hash covers each pointer that is present, together with its value. So null differs from a
-// missing member, and the value of "/a" differs from a document that equals that value. Adding a
-// pointer does not change the hash of a document that has nothing at that pointer. The order of
-// pointers does not matter, nor does a pointer that is given twice or is inside another. Several
-// Only options add up.
+// missing member, and Only("/a") hashes {"a":1} differently from the whole document 1. An
+// additional pointer does not change the hash of a document that has no value at that pointer. The
+// order of pointers does not matter. A pointer changes nothing if it repeats another pointer or
+// points into the value of another pointer. Several Only options add up.
 //
 // HashJSON returns ErrInvalidJSON for a document in which none of the pointers is present, because
 // all such documents would have the same hash. It returns ErrInvalidPointer for Only without a
@@ -186,12 +187,11 @@ func Only(pointers ...string) HashOption {
 }
 
 // Without excludes the values at these JSON pointers (RFC 6901), such as a client's timestamp or
-// trace id. The document hashes as if it did not contain them. Elements of an array keep the index
-// that they have in the given document. Several Without options add up.
+// trace id. The document hashes as if it did not contain them. Removing an element of an array does
+// not change the index of the others. Several Without options add up.
 //
-// Without also excludes values from what Only selects. HashJSON returns ErrInvalidPointer for a
-// Without that leaves nothing of the document or of a pointer of Only: the pointer "", the same
-// pointer, or a pointer that contains it.
+// Without also excludes values from what Only selects. HashJSON returns ErrInvalidPointer if
+// Without excludes the whole document, by the pointer "", or the whole value at a pointer of Only.
 func Without(pointers ...string) HashOption {
 	without, err := canon.ParsePointers(pointers)
 	return HashOption{without: without, err: err}

@@ -9,13 +9,15 @@ import (
 	"github.com/idem-go/idem/internal/display"
 )
 
-// Observer observes how calls end, for metrics, traces and logs. Its methods are called in the
-// goroutine of the call and must be quick. They never see a whole key, a hash or a response.
+// Observer observes the start, the events and the end of calls, for metrics, traces and logs. Its
+// methods run in the goroutine of the call and must be quick. They never see a whole key, a hash or
+// a response.
 //
-// TraceStart returns the context it was given or one derived from it. That context is passed to the
-// other two methods and used for nothing else.
+// TraceStart returns ctx or a context derived from it. The call passes this context to the other
+// methods and uses it for nothing else.
 //
-// [LogObserver] returns one, and package idemotel has one for OpenTelemetry.
+// [LogObserver] returns an Observer for slog, and package idemotel has an Observer for
+// OpenTelemetry.
 type Observer interface {
 	TraceStart(ctx context.Context, data TraceStartData) context.Context
 	TraceEvent(ctx context.Context, data TraceEventData)
@@ -24,32 +26,32 @@ type Observer interface {
 
 // TraceStartData is what an observer learns when a call begins.
 type TraceStartData struct {
-	Name   string // given by WithName, or empty
+	Name   string // the name given by WithName, or empty
 	Scope  string
-	Key    string // abridged, fit for a log; empty for a request without a key, which idemhttp may let through
-	Joined bool   // the call is a DoTx
+	Key    string // abridged, so that it may be logged; empty for an HTTP request without a key
+	Joined bool   // the call runs in a transaction of the caller: DoTx, or Start of package operation
 }
 
-// Event is something that happens in the course of a call.
+// Event is something that happens during a call.
 type Event string
 
-// The events of a call. Until the first of them, the key is being claimed.
+// The events of a call. Before its first event, a call is claiming its key.
 const (
 	// EventExecuting: the key is claimed, and fn is about to run.
 	EventExecuting Event = "executing"
 
-	// EventRecording: fn has returned. Its response is about to be recorded, by Do together with
-	// COMMIT.
+	// EventRecording: fn has returned, and its response is about to be recorded. Do records the
+	// response together with COMMIT.
 	EventRecording Event = "recording"
 
 	// EventWaiting: the key is in progress, and the call begins to wait without a connection.
 	EventWaiting Event = "waiting"
 
-	// EventRetried: the whole transaction runs again, because of Err.
+	// EventRetried: the whole transaction runs again, because of TraceEventData.Err.
 	EventRetried Event = "retried"
 
-	// EventOutcomeUnknown: COMMIT was not acknowledged, because of Err. The call reads the record
-	// to learn the outcome.
+	// EventOutcomeUnknown: COMMIT was not acknowledged, because of TraceEventData.Err. The call
+	// reads the record to learn the outcome.
 	EventOutcomeUnknown Event = "outcome_unknown"
 
 	// EventResolvedCommitted: the record shows that the COMMIT happened.
@@ -63,9 +65,9 @@ const (
 // TraceEventData describes an event.
 type TraceEventData struct {
 	Event   Event
-	Attempt int   // the number of transactions in which fn has begun to run
+	Attempt int   // how many transactions of this call have begun to run fn
 	Err     error // the error that led to the event, if any
-	Cause   Cause // of Err
+	Cause   Cause // the kind of Err
 }
 
 // Outcome says how a call ended.
@@ -73,8 +75,8 @@ type Outcome string
 
 // The outcomes of a call.
 const (
-	OutcomeExecuted   Outcome = "executed"    // fn ran here and its effect is committed
-	OutcomeRejected   Outcome = "rejected"    // fn ran here and rejected: the response is recorded, the effect undone
+	OutcomeExecuted   Outcome = "executed"    // fn ran in this call and its effect is committed
+	OutcomeRejected   Outcome = "rejected"    // fn ran in this call and rejected; its effect was rolled back
 	OutcomeReplayed   Outcome = "replayed"    // the response of another execution was returned
 	OutcomeMismatch   Outcome = "mismatch"    // ErrMismatch
 	OutcomeInProgress Outcome = "in_progress" // ErrInProgress
@@ -86,18 +88,19 @@ const (
 // TraceEndData is what an observer learns when a call ends.
 type TraceEndData struct {
 	Outcome     Outcome
-	Err         error         // that the call returned
-	Cause       Cause         // of Err
-	ExecutionID string        // of the committed execution, if there is one
-	Duration    time.Duration // of the whole call
+	Err         error         // the error that the call returned
+	Cause       Cause         // the kind of Err
+	ExecutionID string        // the id of the committed execution; empty if there is none
+	Duration    time.Duration // the duration of the whole call
 	Waited      time.Duration // part of Duration: the wait for the holder of the key, without a connection
-	Attempts    int           // the number of transactions in which fn ran
-	Age         time.Duration // of a replay: the time since the key was claimed, by the clock of the database
+	Attempts    int           // how many transactions of this call ran fn
+	Age         time.Duration // for a replay, the time since the key was claimed, by the clock of the database
 }
 
 // StepObserver is an Observer that also observes the steps of operations: see package operation.
-// The context is the one that TraceStart returned for the call, or the context of the Worker, which
-// makes no call. Concurrent calls of an operation are reported by several goroutines.
+// TraceStep gets the context that TraceStart returned for the call. If a Worker resumes the
+// operation, there is no call, and TraceStep gets the context of the Worker. Concurrent steps of an
+// operation are reported from several goroutines.
 type StepObserver interface {
 	Observer
 	TraceStep(ctx context.Context, data TraceStepData)
@@ -105,14 +108,14 @@ type StepObserver interface {
 
 // TraceStepData describes an attempt at a step.
 type TraceStepData struct {
-	Name        string // of the operation
+	Name        string // the name of the operation
 	OperationID string
 	Kind        string // tx, call or undo
-	Step        string // the name of the step; for an undo, of the step that it undoes
+	Step        string // the name of the step; for an undo, the name of the step that it undoes
 	Outcome     StepOutcome
 	Err         error
 	Cause       Cause
-	Duration    time.Duration // of the program's function
+	Duration    time.Duration // how long the program's function ran
 }
 
 // StepOutcome says how an attempt at a step ended.
@@ -121,14 +124,14 @@ type StepOutcome string
 // The outcomes of steps.
 const (
 	StepDone    StepOutcome = "done"    // the next commit records the step
-	StepFailed  StepOutcome = "failed"  // the function gets the error; an undo that fails parks the operation
-	StepUnknown StepOutcome = "unknown" // a call without an answer: repeated, asked about, or parked
+	StepFailed  StepOutcome = "failed"  // the operation's function gets the error; a failed undo parks the operation
+	StepUnknown StepOutcome = "unknown" // a call got no answer; it is repeated or its outcome asked for, or a person decides
 )
 
-// Observers returns an observer that notifies each of list. TraceStart, TraceEvent and TraceStep
-// notify them in the order of list, TraceEnd in reverse order. Each gets the context that the
-// observer before it has returned. A nil in list is ignored. Observers returns nil if nothing is
-// left.
+// Observers returns an observer that notifies each observer in list. TraceStart, TraceEvent and
+// TraceStep notify them in the order of list, TraceEnd in reverse order. TraceStart of each
+// observer gets the context that the observer before it has returned. A nil observer is ignored. If
+// list contains no other observer, Observers returns nil.
 func Observers(list ...Observer) Observer {
 	var all Observer
 	for _, o := range list {
@@ -159,7 +162,7 @@ func (b observerPair) TraceEnd(ctx context.Context, data TraceEndData) {
 	b.outer.TraceEnd(ctx, data)
 }
 
-// TraceStep notifies those of the two that observe steps.
+// TraceStep notifies each of the two observers that is a StepObserver.
 func (b observerPair) TraceStep(ctx context.Context, data TraceStepData) {
 	for _, o := range []Observer{b.outer, b.inner} {
 		if steps, ok := o.(StepObserver); ok {
@@ -168,10 +171,10 @@ func (b observerPair) TraceStep(ctx context.Context, data TraceStepData) {
 	}
 }
 
-// trace notifies the observer of one call, if there is one.
+// trace notifies the observer of one call, if the call has an observer.
 type trace struct {
 	observer Observer
-	context  context.Context // the observer's own
+	context  context.Context // the context that TraceStart returned
 	started  time.Time
 	waited   time.Duration
 	attempts int
@@ -190,7 +193,7 @@ func (t *trace) event(event Event, err error) {
 	}
 }
 
-// end notifies the observer of the end. returned is false if the call panicked.
+// end notifies the observer of the end of the call. returned is false if the call panicked.
 func (t *trace) end(returned bool, result Result, err error) {
 	if t.observer == nil {
 		return
@@ -230,11 +233,13 @@ func outcomeOf(returned bool, result Result, err error) Outcome {
 //	Warn    mismatch, in progress, failed; a COMMIT or a step of unknown outcome
 //	Error   panicked; an outcome that stayed unknown; a recorded response that cannot be read
 //
-// A line has the name of the call, its key abridged, the execution id, which leads to the record,
-// and the names of steps. It has neither the scope nor the text of an error, because both may
-// contain personal data. For an error it has the Cause. The caller of Do has the error itself.
+// A log line contains the name of the call, its abridged key, the execution id, by which the record
+// can be found, and the names of steps. It contains neither the scope nor the text of an error,
+// because both may contain personal data. In place of an error it contains the Cause. The caller of
+// Do gets the error itself.
 //
-// The logger gets the context of the call with what earlier observers have added, such as a span.
+// The logger gets the context of the call, with the values that earlier observers have added, such
+// as a span.
 func LogObserver(logger *slog.Logger) Observer { return logObserver{logger} }
 
 type logObserver struct{ logger *slog.Logger }
@@ -268,7 +273,7 @@ func (logObserver) TraceStart(ctx context.Context, data TraceStartData) context.
 	return &loggedCall{ctx, attrs}
 }
 
-// eventLevels are the levels of the events that are logged.
+// eventLevels are the levels of the events that are logged. Other events are not logged.
 var eventLevels = map[Event]slog.Level{
 	EventWaiting:            slog.LevelDebug,
 	EventRetried:            slog.LevelInfo,
@@ -307,8 +312,8 @@ func (o logObserver) TraceEnd(ctx context.Context, data TraceEndData) {
 // stepLevels are the levels of the outcomes of steps.
 var stepLevels = map[StepOutcome]slog.Level{StepDone: slog.LevelDebug, StepFailed: slog.LevelInfo, StepUnknown: slog.LevelWarn}
 
-// TraceStep logs a step of an operation. In a Worker, which makes no call, ctx has no name and no
-// key.
+// TraceStep logs a step of an operation. If a Worker resumes the operation, there is no call, and
+// ctx has neither a name nor a key.
 func (o logObserver) TraceStep(ctx context.Context, data TraceStepData) {
 	o.log(ctx, stepLevels[data.Outcome], "idem: step "+string(data.Outcome), func(attrs []slog.Attr) []slog.Attr {
 		if len(attrs) == 0 {
@@ -332,7 +337,7 @@ func levelOf(data *TraceEndData) slog.Level {
 	switch data.Cause {
 	case CauseUnreadable:
 		return slog.LevelError
-	case CauseCanceled, CauseDeadline: // the caller ended the context and has the error
+	case CauseCanceled, CauseDeadline: // the caller's context ended, which is no failure
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn
@@ -345,7 +350,8 @@ func appendCause(attrs []slog.Attr, cause Cause) []slog.Attr {
 	return attrs
 }
 
-// log logs a line with the attributes of the call in ctx and those that more appends.
+// log logs a line with the attributes of the call in ctx and the attributes that the function more
+// appends.
 func (o logObserver) log(ctx context.Context, level slog.Level, message string, more func([]slog.Attr) []slog.Attr) {
 	logger := o.logger
 	if logger == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// This file has what other packages of the module get through package bridge. Above all that is a
-// call of package operation, whose key stays taken across several transactions.
+// This file implements the functions that other packages of the module call through package bridge.
+// Most of them serve package operation, whose calls hold a key across several transactions.
 
 func init() {
 	bridge.Register(bridge.API[Option, Result]{
@@ -33,7 +33,7 @@ func init() {
 	})
 }
 
-// withSource returns the option of idemsql.Through.
+// withSource returns the option of idemsql.Through: the call takes its connections from source.
 func withSource(source txn.Source) Option {
 	return func(s *settings) {
 		s.doOnly("idemsql.Through")
@@ -56,7 +56,7 @@ func sealerIn(opts []Option) (db.Sealer, error) {
 	return operationCall{c}.Sealer(), err
 }
 
-// operationCall is a call in the form that package operation uses.
+// operationCall gives package operation access to a call. It implements bridge.Execution.
 type operationCall struct{ *call }
 
 func (o operationCall) TTL() time.Duration   { return o.ttl }
@@ -65,13 +65,14 @@ func (o operationCall) Retries() int         { return o.retries }
 func (o operationCall) ClaimedAt() time.Time { return o.execution.claimedAt }
 
 func (o operationCall) Sealer() db.Sealer {
-	if o.sealer == nil { // not a nil Sealer in a db.Sealer that is not nil
+	if o.sealer == nil { // a nil Sealer must not become a db.Sealer that is not nil
 		return nil
 	}
 	return o.sealer
 }
 
-// Engine returns an engine without the timeout of a claim and without its Asker.
+// Engine returns a copy of the engine without the two settings that are only for claims: the
+// timeout and the Asker.
 func (o operationCall) Engine() *txn.Engine {
 	engine := o.execution.engine
 	engine.BeginTimeout, engine.Asker = 0, nil
@@ -110,7 +111,8 @@ func (o operationCall) Completion(key *db.Key, resp bridge.Response, state db.St
 	return o.execution.completion(key, Response(resp).normal(), state)
 }
 
-// newOperationCall checks the arguments of a call that has a Runner in place of a fn.
+// newOperationCall checks the arguments of a call that has a Runner instead of a fn, and returns
+// the call.
 func newOperationCall(scope, key string, hash Hash, opts []Option) (*call, error) {
 	unused := func(pgx.Tx) (Response, error) { return Response{}, errors.New("idem: an operation has no fn") }
 	c, err := newCall(scope, key, hash, unused, opts)
@@ -164,19 +166,19 @@ type operation struct {
 	runner   bridge.Runner
 	call     bridge.Execution
 	awaited  string    // the id of the operation that the call waits for
-	resumeAt time.Time // the next attempt to resume the awaited operation
+	resumeAt time.Time // when the call may try again to resume the awaited operation
 }
 
-// resumePause is the pause between two attempts to resume an operation that waits or that another
-// process works on.
+// resumePause is the pause between two attempts to resume an operation that is waiting or is in
+// progress in another process.
 const resumePause = time.Second
 
 func (*operation) statements(bool) []*roundtrip.Statement { return preparedOperation }
 
-// afterClaim returns a savepoint for the first step: undoing a step must not undo the claim.
+// afterClaim returns a savepoint, so that rolling back the first step does not roll back the claim.
 func (*operation) afterClaim() []txn.Request { return []txn.Request{db.Savepoint{}} }
 
-// begin passes the transaction of the claim to the Runner.
+// begin passes the transaction of the claim to the Runner, which executes the operation.
 func (o *operation) begin(ctx context.Context, x *execution) (ending, error) {
 	x.askedAt = time.Now()
 	end := o.runner.Begin(ctx, o.call, x.tx)
@@ -205,8 +207,9 @@ func (o *operation) resume(ctx context.Context, x *execution) (ending, error) {
 	return end, err
 }
 
-// endedMeanwhile asks the Runner how the awaited operation has ended, once the key is free or
-// belongs to another operation. It also remembers which operation the call waits for from now on.
+// endedMeanwhile asks the Runner how the awaited operation has ended, if the key is now free or
+// belongs to another operation. It also stores in o.awaited which operation the call waits for from
+// now on.
 func (o *operation) endedMeanwhile(ctx context.Context, x *execution, found finding) (error, bool) {
 	if found == held {
 		return nil, false

@@ -21,7 +21,7 @@ const (
 	DefaultMaxResponse = 1 << 20
 )
 
-// Option changes how one call behaves. Options may be kept and shared.
+// Option changes how one call behaves. The same Option may be used for many calls.
 type Option func(*settings)
 
 // settings are the values of the options of one call.
@@ -37,15 +37,15 @@ type settings struct {
 	replayLikely bool
 	rehearse     bool
 	limits       limits
-	lock         func(scope, key string) *int64 // for tests: returns the advisory lock of the call, nil for none
-	source       txn.Source                     // of connections that another owner than pool has
+	lock         func(scope, key string) *int64 // for tests: returns the advisory lock that the call takes, nil for no lock
+	source       txn.Source                     // where the call takes its connections if not from a pgx pool
 
-	forDoOnly string // the first option given that has no meaning for DoTx
+	forDoOnly string // the name of the first given option that DoTx refuses
 	err       error
 }
 
-// limits bound what a call does beyond the caller's context. They are no options, because there is
-// nothing to choose. Tests shorten them.
+// limits bound how long a call waits where the caller's context sets no limit or has ended. They
+// are not options, because users have no reason to change them. Tests shorten them.
 type limits struct {
 	txn     txn.Limits
 	resolve time.Duration // how long a call tries to learn the outcome of a COMMIT whose answer was lost
@@ -72,23 +72,23 @@ func (s *settings) set(opts []Option) error {
 	return s.err
 }
 
-// refuse keeps the error of the first option that is invalid.
+// refuse stores an error for an invalid option. The error of the first invalid option counts.
 func (s *settings) refuse(format string, args ...any) {
 	if s.err == nil {
 		s.err = fmt.Errorf("idem: "+format, args...)
 	}
 }
 
-// doOnly notes that the options include one that DoTx refuses.
+// doOnly notes that the option of this name was given, which DoTx refuses.
 func (s *settings) doOnly(name string) {
 	if s.forDoOnly == "" {
 		s.forDoOnly = name
 	}
 }
 
-// WithTTL sets for how long the response is replayed. The time counts from when the response was
-// recorded, just before the commit. After that the key counts as new. The TTL should be much longer
-// than callers keep retrying. The default is 24 hours.
+// WithTTL sets for how long the response is replayed. The TTL begins when the response is recorded,
+// just before COMMIT. After the TTL the key counts as new. The TTL should be much longer than
+// callers keep retrying. The default is 24 hours.
 func WithTTL(d time.Duration) Option {
 	return func(s *settings) {
 		if d < time.Millisecond || d > 100*365*24*time.Hour {
@@ -99,9 +99,10 @@ func WithTTL(d time.Duration) Option {
 }
 
 // WithWait sets how long a duplicate waits for the call that holds its key before it returns
-// ErrInProgress. A waiting call holds no connection. With zero the call returns at once, even if
-// the key is blocked by SQL that is deleting its record. Without WithWait(0), the claim waits for
-// such SQL as long as the context allows. The default is 5 seconds.
+// ErrInProgress. A waiting call holds no connection. With zero the call returns at once. If another
+// statement is deleting the record of the key, the call waits for this statement in the same way,
+// but at least a second. With WithWait(0) it waits only some milliseconds. The default is 5
+// seconds.
 func WithWait(d time.Duration) Option {
 	return func(s *settings) {
 		s.doOnly("WithWait")
@@ -112,8 +113,8 @@ func WithWait(d time.Duration) Option {
 	}
 }
 
-// WithTxOptions sets the isolation level and the other options of the transaction. The default is
-// that of the database.
+// WithTxOptions sets the isolation level and the other options of the transaction. The defaults are
+// those of the database.
 func WithTxOptions(txOptions pgx.TxOptions) Option {
 	return func(s *settings) {
 		s.doOnly("WithTxOptions")
@@ -126,7 +127,8 @@ func WithTxOptions(txOptions pgx.TxOptions) Option {
 
 // WithRetries sets how many times the whole transaction is run again after a serialization failure,
 // a deadlock, or a COMMIT that turned out not to have happened. With zero the call returns such an
-// error at once. Dead connections from the pool do not count. The default is 3.
+// error at once. Replacing a dead connection of the pool does not count as a retry. The default is
+// 3.
 func WithRetries(n int) Option {
 	return func(s *settings) {
 		s.doOnly("WithRetries")
@@ -137,7 +139,7 @@ func WithRetries(n int) Option {
 	}
 }
 
-// WithMaxResponse sets the limit for header and body of the response together, in bytes. For a
+// WithMaxResponse sets the maximum size of the response, header and body together, in bytes. For a
 // larger response the call returns ErrResponseTooLarge and commits nothing. The default is 1 MiB.
 func WithMaxResponse(bytes int) Option {
 	return func(s *settings) {
@@ -171,7 +173,7 @@ func WithName(name string) Option {
 }
 
 // WithSealer encrypts the stored response and decrypts it for a replay: see package seal. All calls
-// with a key must use the same Sealer, or one that opens what the others seal. If the Sealer has a
+// with the same key must use Sealers that can open each other's responses. If the Sealer has a
 // method Check() error, CheckOptions and every call return the error of Check.
 func WithSealer(sealer Sealer) Option {
 	return func(s *settings) {
@@ -188,10 +190,10 @@ func WithSealer(sealer Sealer) Option {
 	}
 }
 
-// WithReplayLikely says that the key was probably used before, as in a request that says it is a
-// repetition. The call then loads the record first, by one statement outside a transaction, and
-// claims the key only if there is no record. A replay costs little more than a SELECT, and a first
-// run costs one more round trip.
+// WithReplayLikely says that the key was probably used before, for example because the request is
+// marked as a retry. The call then loads the record first, by one statement outside a transaction,
+// and claims the key only if there is no record. A replay costs little more than a SELECT, and a
+// first run costs one more round trip.
 func WithReplayLikely() Option {
 	return func(s *settings) {
 		s.doOnly("WithReplayLikely")
@@ -199,17 +201,18 @@ func WithReplayLikely() Option {
 	}
 }
 
-// WithRehearsal runs fn twice in one transaction, and rolls back the writes of the first run, as
-// after a serialization failure at COMMIT. The second run counts. Functions of a test suite that
-// passes with it can be run again. A first run that fails or rejects is not repeated. If only the
-// second run fails, the error says so.
+// WithRehearsal tests whether fn can run again, as it must after a serialization failure. fn runs
+// twice in one transaction, and the writes of the first run are rolled back. The second run counts.
+// If the first run fails or rejects, there is no second run. If only the second run fails, the
+// error says so.
 //
 // The option is for tests. Outside of a test binary the call fails, unless the environment variable
 // IDEM_REHEARSE is 1.
 //
-// In a test binary, IDEM_REHEARSE=1 rehearses every function without this option: those of Do,
-// DoJSON and DoTx, of idemhttp, idemsql, idemgrpc and idemconnect, of inbox, and each Tx of an
-// operation. A Call of an operation is not rehearsed, because its key allows a repetition.
+// In a test binary, IDEM_REHEARSE=1 has the effect of this option on every function: the functions
+// of Do, DoJSON and DoTx, of idemhttp, idemsql, idemgrpc, idemconnect and inbox, and each Tx of an
+// operation. A Call of an operation is not rehearsed, because its effect on another system cannot
+// be rolled back.
 func WithRehearsal() Option {
 	return func(s *settings) {
 		if !txn.CanRehearse() {
@@ -221,9 +224,9 @@ func WithRehearsal() Option {
 
 // WithPerson returns a context that names the person who takes a manual action: Retry, Cancel and
 // Resolve of package operation, Redrive and Drop of packages inbox and outbox. Each action that
-// succeeds adds one row to idem.audit in its own transaction, with the name and the database role.
-// Only manual actions read the name, so a middleware may set it for all requests. It is truncated
-// to 200 bytes.
+// succeeds inserts one row into idem.audit, with the name and the database role, in the transaction
+// of the action. Only manual actions read the name, so a middleware may set it for all requests. It
+// is truncated to 200 bytes.
 func WithPerson(ctx context.Context, name string) context.Context { return audit.WithPerson(ctx, name) }
 
 // WithReason returns a context that gives the reason of a manual action for idem.audit: see

@@ -15,8 +15,8 @@ import (
 	"github.com/idem-go/idem/internal/display"
 )
 
-// Response is what an execution returns and what its duplicates get again, byte for byte. Over HTTP
-// it is the status code, the header fields worth repeating and the body.
+// Response is the answer of an execution. Duplicates of the call get the same answer, byte for
+// byte. Over HTTP it is the status code, the header fields worth repeating, and the body.
 type Response struct {
 	Status int
 	Header map[string][]string
@@ -32,8 +32,8 @@ type Result struct {
 	// with the caller's transaction.
 	Replayed bool
 
-	// Rejected is true if the execution ended with Reject: its writes were undone, and the response
-	// is final all the same.
+	// Rejected is true if fn returned the error of Reject: its writes were rolled back, but its
+	// response is recorded and final.
 	Rejected bool
 
 	// ExecutionID is the id of the execution.
@@ -45,17 +45,18 @@ type Result struct {
 	CreatedAt, CompletedAt, ExpiresAt time.Time
 }
 
-// Sealer encrypts data to be stored, and decrypts it. Package seal has one. A Sealer is safe for
-// concurrent use. It must not call a server, because it works inside a transaction and in every
-// replay.
+// Sealer encrypts data before it is stored, and decrypts it. Package seal provides a Sealer. A
+// Sealer must be safe for concurrent use. It must not call a server, because it is called inside
+// open transactions and in every replay.
 type Sealer interface {
 	// Seal returns plain in encrypted form, and the id of the encryption key: up to 255 bytes of
-	// text that need not be secret. The encrypted form can be opened only with the same bound. With
-	// an empty id, plain is stored as it is.
+	// text that need not be secret. The encrypted form can be decrypted only with the same bound,
+	// which identifies the record. If Seal returns an empty id, plain is stored unencrypted.
 	Seal(plain, bound []byte) (keyID string, sealed []byte, err error)
 
-	// Open returns the plaintext. With an empty key id, sealed was stored without encryption: Open
-	// then returns it, or an error if it must not be used. Open changes neither sealed nor bound.
+	// Open returns the plaintext. If keyID is empty, sealed was stored unencrypted. Open then
+	// returns sealed, or an error if unencrypted data is not acceptable. Open changes neither
+	// sealed nor bound.
 	Open(keyID string, sealed, bound []byte) ([]byte, error)
 }
 
@@ -64,22 +65,24 @@ type rejection struct{ response Response }
 
 func (*rejection) Error() string { return "idem: rejected" }
 
-// Rejection makes r a bridge.Rejecter.
+// Rejection returns the response, and makes r a bridge.Rejecter.
 func (r *rejection) Rejection() bridge.Response { return bridge.Response(r.response) }
 
-// Reject returns an error for fn to return when the answer is final but the writes of fn must not
-// stay: a payment that is declined, an order that can never be filled. Do rolls the writes back,
-// records resp, and returns it to this call and to every duplicate, with Result.Rejected set and no
-// error. If the answer may differ next time, return an ordinary error, which leaves the key free.
+// Reject returns an error for fn to return when its answer is final but its writes must not be
+// committed. For example, a payment is declined, or an order can never be filled. Do rolls the
+// writes back, records resp, and returns it to this call and to every duplicate, with
+// Result.Rejected set and no error. If the answer may differ next time, return an ordinary error,
+// which leaves the key free.
 //
-// Do ends the transaction of fn first and records the rejection in a second one. If that fails, Do
-// tries again to record it, as often as WithRetries says, without running fn again. If another
-// caller executes the key in between, the outcome of that execution counts, and this call replays
-// it. If the rejection cannot be recorded, Do returns the error and the key is free: another call
-// runs fn.
+// Do first rolls back the transaction of fn, and then records the rejection in a second
+// transaction. If that fails, Do tries again to record the rejection, as often as WithRetries says,
+// without running fn again. If another call executes with the key in between, this call replays the
+// response of that execution. If the rejection cannot be recorded, Do returns the error and the key
+// is free: another call runs fn.
 func Reject(resp Response) error { return &rejection{resp} }
 
-// normal returns r in the form in which a replay returns it: empty slices and maps are nil.
+// normal returns r in the form in which a replay returns it: an empty Body or Header is nil, and
+// the values of a header field are never nil.
 func (r Response) normal() Response {
 	if len(r.Body) == 0 {
 		r.Body = nil
@@ -111,8 +114,8 @@ func (r Response) clone() Response {
 	return r
 }
 
-// encodeHeader returns the header as it is stored, nil if there is none. It returns an error for
-// text that jsonb refuses or that JSON would silently replace, because a replay must be exact.
+// encodeHeader returns the header in its stored form, nil if there is none. A replay must be exact,
+// so encodeHeader returns an error for text that jsonb refuses or that JSON would silently replace.
 func (r Response) encodeHeader() ([]byte, error) {
 	if len(r.Header) == 0 {
 		return nil, nil
@@ -143,8 +146,8 @@ func (r Response) check(limit int) ([]byte, error) {
 	return header, nil
 }
 
-// answerFrom returns the result for a caller whose key, own, has the record r. r was loaded or just
-// written.
+// answerFrom returns the result of a call for the record r of its key. r was loaded or just
+// written. own is the key with the hash and the execution id of this call.
 func answerFrom(r *db.Record, key string, own *db.Key, sealer Sealer) (Result, error) {
 	switch {
 	case !r.SameHash:

@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// begin lets the work run in the transaction of the claim. If an earlier run has rejected, begin
-// records that rejection instead.
+// begin runs the work in the transaction that has claimed the key. If an earlier run has rejected,
+// begin only records its rejection.
 func (x *execution) begin(ctx context.Context) (ending, error) {
 	defer x.tx.Close() // also if the work panics
 	if x.rejection != nil {
@@ -43,12 +43,12 @@ func (x *execution) run(ctx context.Context, fn func(pgx.Tx) (Response, error)) 
 	return x.rollback(rejected, undo, err)
 }
 
-// afterRunner returns the ending of the call for the ending of its Runner.
+// afterRunner translates the ending of a Runner into the ending of the call.
 func (x *execution) afterRunner(end bridge.Ending) (ending, error) {
 	switch end.Outcome {
 	case bridge.RolledBack:
 		return rolledBack, end.Err
-	case bridge.Unknown: // if the COMMIT happened, any process may complete the operation with its own response
+	case bridge.Unknown: // if the COMMIT happened, another process may complete the operation with another response
 		x.sent = nil
 		return unknown, end.Err
 	case bridge.Recorded:
@@ -60,7 +60,7 @@ func (x *execution) afterRunner(end bridge.Ending) (ending, error) {
 	case bridge.Finished:
 		return lookAgain, nil
 	case bridge.Undone:
-		x.key = x.key.Of(newExecutionID()) // the next operation must not have the id of the undone one
+		x.key = x.key.Of(newExecutionID()) // the next operation must not have the id of the undone operation
 		return lookAgain, nil
 	case bridge.Failed:
 		return failed, end.Err
@@ -95,7 +95,7 @@ func (x *execution) rollback(rejected *rejection, undo bool, err error) (ending,
 }
 
 // complete records the response and commits, in one round trip. Once COMMIT is sent, the end of the
-// caller's context no longer undoes anything.
+// caller's context no longer rolls anything back.
 func (x *execution) complete(ctx context.Context, resp Response, state db.State) (ending, error) {
 	resp = resp.normal()
 	c, err := x.completion(&x.key, resp, state)
@@ -128,8 +128,8 @@ func (x *execution) complete(ctx context.Context, resp Response, state db.State)
 	return failed, completeError(err)
 }
 
-// completion returns the request that records resp under key. The key may be that of an operation
-// rather than of this claim.
+// completion returns the request that records resp under key. The execution id in key may be the id
+// of an operation instead of the id in x.key.
 func (x *execution) completion(key *db.Key, resp Response, state db.State) (*db.Complete, error) {
 	header, err := resp.check(x.maxResponse)
 	if err != nil {
@@ -170,21 +170,21 @@ func completeError(err error) error {
 	return hint(err)
 }
 
-// resolve settles a COMMIT that was not acknowledged because of cause. It makes the same claim
-// again, until one of these is found:
+// resolve finds out the outcome of a COMMIT that was not acknowledged because of cause. It claims
+// the key again until it finds one of these:
 //
-//   - A record with our execution id: the COMMIT happened.
+//   - A record with the id of this execution: the COMMIT happened.
 //   - A free key, or the record of another execution: the COMMIT did not happen and never will,
 //     because the transaction that held the key has ended. See notOurs for the exception.
-//   - A held key: the COMMIT is still in progress, so resolve waits and claims again.
+//   - A key in progress: the COMMIT is still in progress, so resolve waits and claims again.
 //
-// resolve goes on after the end of the caller's context, until limit is over: the caller is better
-// served by the outcome than by an early return.
+// resolve continues after the end of the caller's context, until limit has passed, because the
+// outcome is worth more to the caller than an early return.
 func (x *execution) resolve(ctx context.Context, limit, ttl time.Duration, cause error) (ending, error) {
 	x.trace.event(EventOutcomeUnknown, cause)
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	expiry := x.claimedAt.Add(ttl) // the earliest time at which a record of ours may have expired
+	expiry := x.claimedAt.Add(ttl) // the earliest time at which the record of this execution may have expired
 	for pause := pollPause; ; {
 		found, err := x.claim(bounded)
 		switch {
@@ -207,18 +207,19 @@ func (x *execution) resolve(ctx context.Context, limit, ttl time.Duration, cause
 	}
 }
 
-// restoreResponse puts the response that was sent into the loaded record of this execution. The
-// caller gets the response even if this process cannot open what is stored. A record without a
-// response stays as it is, and so does the record of an operation that another process completed.
+// restoreResponse replaces the response in the loaded record of this execution by the response that
+// was sent with COMMIT. So the caller gets the response even if this process cannot decrypt the
+// stored form. restoreResponse leaves a record without a response as it is, and also the record of
+// an operation that another process completed.
 func (x *execution) restoreResponse() {
 	if r := &x.record; r.State != db.Processing && x.sent != nil {
 		r.Header, r.Body, r.Closed = x.sent.Header, x.sent.Body, false
 	}
 }
 
-// notOurs returns the ending if the key is free or has the record of another execution. If what is
-// there is newer than expiry, a record of ours may have been committed and have expired before, so
-// the outcome stays unknown.
+// notOurs returns the ending if resolve finds the key free or with the record of another execution.
+// If resolve finds this only after expiry, the record of this execution may have been committed and
+// have expired, so the outcome stays unknown.
 func (x *execution) notOurs(found finding, expiry time.Time, cause error) (ending, error) {
 	seen := x.record.CompletedAt
 	if found == claimed {

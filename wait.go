@@ -11,16 +11,16 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// How duplicates wait. In one process the first call for a key leads and asks the database. The
-// others follow: they wait in memory and hold no connection. Across processes, a leader that finds
-// its key held looks again from time to time, and holds no connection in between. All of this only
-// saves work. The database decides which call executes.
+// How duplicates wait. In each process the first call for a key is the leader, which asks the
+// database. The other calls are followers: they wait in memory and hold no connection. If another
+// process holds the key, the leader tries to claim the key again from time to time, and holds no
+// connection in between. All of this only saves work. The database decides which call executes.
 
 // flightID identifies the calls that wait for one another. The pool is part of it, because two
 // pools may lead to two databases.
 type flightID struct {
 	pool       *pgxpool.Pool
-	source     txn.Source // if there is no pool
+	source     txn.Source // where the connections come from if pool is nil
 	scope, key string
 }
 
@@ -28,25 +28,26 @@ var flights = flight.Group[flightID, leaderResult]{Stuck: func(id flightID) bool
 
 // leaderResult is what a leader passes to its followers, so that they need not ask the database.
 type leaderResult struct {
-	hash     Hash // of the leader
+	hash     Hash // the hash of the leader's request
 	result   Result
-	mismatch *MismatchError // the record has another hash than the leader
-	ended    error          // an error of an operation that is meant for duplicates; the key is free
+	mismatch *MismatchError // set if the record has another hash than the leader
+	ended    error          // an error of an operation that all waiting calls return; the key is free
 
-	// freshUntil is when the record may expire, by the clock of this process. Followers that began
-	// later look for themselves: by the time they began, the record may have expired.
+	// freshUntil is when the record may expire, by the clock of this process. A follower that began
+	// after freshUntil does not use the result, because the record may have expired before the
+	// follower began.
 	freshUntil time.Time
 }
 
-// copied returns o with a copy of the response, because the caller of the leader may change its
-// own.
+// copied returns o with a copy of the response, because the leader's caller may modify the
+// original.
 func (o leaderResult) copied() leaderResult {
 	o.result.Response = o.result.Response.clone()
 	return o
 }
 
-// share returns the result of a follower with this key and hash. It reports false if o says nothing
-// about that hash.
+// share returns the result of a follower with this key and hash. It reports false if o is not valid
+// for a request with this hash.
 func (o *leaderResult) share(key string, hash Hash) (result Result, err error, ok bool) {
 	switch {
 	case (o.mismatch != nil || o.ended != nil) && o.hash != hash:
@@ -69,11 +70,11 @@ type waiting struct {
 	key   string
 	wait  time.Duration
 	trace *trace
-	begun bool // the observer was notified
+	begun bool // the observer was notified of EventWaiting
 }
 
 // follow waits for the leader of f. It returns the leader's result, or flight.Leading if this call
-// leads from now on. It fails when the wait is over or ctx has ended.
+// leads from now on. It fails if the wait time of the call has passed or ctx has ended.
 func (w *waiting) follow(ctx context.Context, f *flight.Flight[flightID, leaderResult]) (leaderResult, flight.Ending, error) {
 	remaining := w.wait - time.Since(w.trace.started)
 	if remaining > 0 {
@@ -101,8 +102,8 @@ func isFull(id flightID) bool {
 	return stat.AcquiredConns() >= stat.MaxConns()
 }
 
-// beforeNextLook pauses before the call looks again for a key that another transaction or process
-// holds. It fails when the wait is over or ctx has ended.
+// beforeNextLook pauses before the call tries again to claim a key that another transaction or
+// process holds. It fails if the wait time of the call has passed or ctx has ended.
 func (w *waiting) beforeNextLook(ctx context.Context, pause time.Duration) error {
 	remaining := w.wait - time.Since(w.trace.started)
 	if remaining <= 0 {
@@ -114,7 +115,8 @@ func (w *waiting) beforeNextLook(ctx context.Context, pause time.Duration) error
 	return txn.Sleep(ctx, pause)
 }
 
-// beginFollowing is begin for a follower of f. If the observer panics, the follower leaves f.
+// beginFollowing calls begin for a follower of f. If the observer panics, it removes the follower
+// from the flight.
 func (w *waiting) beginFollowing(f *flight.Flight[flightID, leaderResult]) {
 	begun := false
 	defer func() {
@@ -135,15 +137,16 @@ func (w *waiting) begin() {
 
 // The limits of InProgressError.RetryAfter.
 const (
-	minRetryAfter = time.Second // short for a person, long for a program that polls
+	minRetryAfter = time.Second // a short wait for a person, a long pause for a program that polls
 	maxRetryAfter = 30 * time.Second
 )
 
-// inProgress returns the error for a key that is still held. RetryAfter is as long as the wait was:
-// a holder that has outlasted the wait is likely to need about as long again.
+// inProgress returns the error for a key that is still in progress. RetryAfter is as long as the
+// wait was, because a call that has outlasted the wait probably needs about as long again.
 func (w *waiting) inProgress() error {
 	return &InProgressError{Key: display.Key(w.key), RetryAfter: min(max(w.wait, minRetryAfter), maxRetryAfter)}
 }
 
-// pollPause is the pause between two looks for a key that another transaction or process holds.
+// pollPause is the pause between two attempts to claim a key that another transaction or process
+// holds.
 var pollPause = txn.Pauses{Current: 4 * time.Millisecond, Limit: 200 * time.Millisecond}

@@ -11,9 +11,9 @@ import (
 )
 
 // OpenDB returns a *sql.DB over pool. A first run of [Do] on it, without WithReplayLikely, takes as
-// many round trips as a transaction of fn without Do. The *sql.DB may be used for everything else as
-// well, like the one of stdlib.OpenDBFromPool. It keeps no idle connections of its own. Its Close
-// leaves pool open.
+// many round trips as a plain transaction of fn. The *sql.DB can be used for everything else as
+// well, like the *sql.DB of stdlib.OpenDBFromPool. It keeps no idle connections of its own. Its
+// Close leaves pool open.
 func OpenDB(pool *pgxpool.Pool) *sql.DB {
 	db := sql.OpenDB(&connector{
 		Connector: stdlib.GetPoolConnector(pool),
@@ -49,7 +49,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 // begun.
 type openedConn struct {
 	*stdlib.Conn
-	lent driver.Tx // what the next BeginTx returns; nil to begin a transaction
+	lent driver.Tx // the transaction that the next BeginTx returns; if nil, BeginTx begins a transaction
 }
 
 // BeginTx returns the lent transaction if there is one. Otherwise it begins a transaction.

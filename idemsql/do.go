@@ -15,9 +15,8 @@ import (
 // Do is idem.Do for an fn that uses database/sql.
 //
 // fn must make its writes on tx only. It must not keep tx, and must not commit it or roll it back.
-// fn may be called more than once. To use a statement that was prepared on db, call tx.Stmt. The
-// options of the transaction are those of idem.WithTxOptions. [Tx] returns the transaction as a
-// pgx.Tx.
+// fn may be called more than once. To use a statement that was prepared on db, call tx.Stmt. To set
+// the options of the transaction, use idem.WithTxOptions. [Tx] returns the transaction as a pgx.Tx.
 //
 // If ctx ends while fn runs, tx stays usable until fn returns. Then everything is rolled back. A
 // statement ends with ctx only if fn passes ctx to it, as in ExecContext.
@@ -33,7 +32,8 @@ func DoJSON[T any](ctx context.Context, db *sql.DB, scope, key string, hash idem
 }
 
 // DoTx is idem.DoTx inside a transaction that the caller has begun with database/sql. The driver of
-// the transaction must be pgx's stdlib. The response is replayed to others once tx is committed.
+// the transaction must be pgx's stdlib. Other calls with the key replay the response once tx is
+// committed.
 //
 // If the context that tx was begun with ends, database/sql rolls tx back at once. DoTx then returns
 // an error, and nothing is committed.
@@ -61,7 +61,8 @@ func DoTx(ctx context.Context, tx *sql.Tx, scope, key string, hash idem.Hash, fn
 	return result, err
 }
 
-// adapt returns a function that calls fn with the *sql.Tx of the pgx.Tx that it gets.
+// adapt returns a function that gets a pgx.Tx and calls fn with the *sql.Tx of the same
+// transaction.
 func adapt[T any](fn func(*sql.Tx) (T, error)) func(pgx.Tx) (T, error) {
 	if fn == nil {
 		return nil
@@ -69,8 +70,8 @@ func adapt[T any](fn func(*sql.Tx) (T, error)) func(pgx.Tx) (T, error) {
 	return func(tx pgx.Tx) (T, error) { return fn(pairOf(tx).sqlTx) }
 }
 
-// withOption returns opts with the option that makes idem.Do use s. Without a *sql.DB it returns
-// opts as they are. idem.Do then reports the nil pool.
+// withOption returns opts with the option that makes idem.Do use s. If the *sql.DB is nil, it
+// returns opts unchanged, and idem.Do returns an error for the nil pool.
 func (s source) withOption(opts []idem.Option) []idem.Option {
 	if s.db == nil {
 		return opts

@@ -7,10 +7,10 @@
 //	})
 //
 // [Do], [DoJSON] and [DoTx] call the functions of the same name in package idem and give the same
-// guarantees. They need a *sql.DB whose driver is pgx's stdlib. With any other driver they return
-// [ErrDriver] before anything is done.
+// guarantees. They need a *sql.DB or *sql.Tx whose driver is pgx's stdlib. With any other driver
+// they return [ErrDriver] before they do anything.
 //
 // With a *sql.DB from [OpenDB] the claim is sent together with BEGIN, and the response together
 // with COMMIT. A first run then takes as many round trips as the plain transaction of fn. With any
-// other *sql.DB a first run takes two round trips more, and a replay takes one more.
+// other *sql.DB a first run takes two more round trips, and a replay takes one more round trip.
 package idemsql

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// lease is a connection of database/sql while the engine uses it.
+// lease is a connection of database/sql while package txn, the transaction engine, uses it.
 //
 // The engine begins, claims, records and commits on the pgx connection underneath. fn needs a
 // *sql.Tx on the same connection. There are two ways to make this *sql.Tx:
@@ -23,17 +23,17 @@ import (
 //     sends nothing. The *sql.Tx ends, also without a statement, before the engine continues.
 //   - On any other connection, BeginTx sends a BEGIN of its own. The engine replaces that
 //     transaction with its own. The statement that ends the engine's transaction begins an empty
-//     one (AND CHAIN), which the *sql.Tx then rolls back.
+//     transaction (AND CHAIN), which the *sql.Tx then rolls back.
 type lease struct {
 	sql    *sql.Conn
 	conn   *pgx.Conn
-	dbKind *openedConn // nil if the *sql.DB is not from OpenDB
+	dbKind *openedConn // the driver connection if the *sql.DB is from OpenDB; otherwise nil
 	tx     *sql.Tx
-	ctx    txContext // of tx
+	ctx    txContext // the context of tx
 	pair   *txPair
 
 	fnReturned atomic.Bool
-	pinned     *pinnedConn // after fn has returned: keeps its goroutines from using tx
+	pinned     *pinnedConn // set after fn has returned, so that goroutines of fn cannot use tx
 	ended      bool        // tx has ended
 	lost       bool        // a goroutine of fn is still using the connection
 }
@@ -41,12 +41,12 @@ type lease struct {
 // Conn returns the pgx connection.
 func (l *lease) Conn() *pgx.Conn { return l.conn }
 
-// Chained reports whether the *sql.Tx will send a ROLLBACK. It then needs an open transaction after
-// the one of the engine.
+// Chained reports whether the *sql.Tx will send a ROLLBACK. If so, the session must have an open
+// transaction even after the engine's transaction has ended.
 func (l *lease) Chained() bool { return l.dbKind == nil }
 
-// Begin begins the *sql.Tx, unless its connection is from OpenDB. If ctx ends meanwhile, Begin
-// closes the connection.
+// Begin begins the *sql.Tx, unless its connection is from OpenDB. If ctx ends while Begin runs,
+// Begin closes the connection.
 func (l *lease) Begin(ctx context.Context) error {
 	if l.dbKind != nil || l.tx != nil {
 		return nil
@@ -79,8 +79,8 @@ func (l *lease) Lend(tx pgx.Tx) (pgx.Tx, error) {
 	return l.pair.pgxTx, nil
 }
 
-// Around returns a function that calls fn and then takes the connection back. Goroutines, rows and
-// batch results that fn has left behind can no longer use the connection.
+// Around returns a function that calls fn and then reclaims the connection: goroutines, rows and
+// batch results that fn has left behind can no longer use it.
 func (l *lease) Around(fn func(pgx.Tx) (bool, error)) func(pgx.Tx) (bool, error) {
 	return func(tx pgx.Tx) (undo bool, err error) {
 		l.pair.setFnTx(tx)
@@ -93,8 +93,8 @@ func (l *lease) Around(fn func(pgx.Tx) (bool, error)) func(pgx.Tx) (bool, error)
 	}
 }
 
-// leftoverTimeout is how long a statement of a goroutine that fn has left behind may go on after fn
-// has returned.
+// leftoverTimeout is how long a statement may still run after fn has returned, if it runs in a
+// goroutine that fn has left behind.
 const leftoverTimeout = 5 * time.Second
 
 // reclaim takes the connection back from fn, which got tx. It returns an error if fn has left a
@@ -132,8 +132,8 @@ var (
 	errLeftOpen   = fmt.Errorf("%w: rows or batch results were left open", idem.ErrTxAborted)
 )
 
-// detach keeps what fn has left behind from using the connection. It returns an error if that is
-// not possible.
+// detach keeps goroutines and rows that fn has left behind from using the connection. It returns an
+// error if that is not possible.
 func (l *lease) detach(tx pgx.Tx) error {
 	if l.dbKind == nil {
 		return l.detachOwnTx(tx)
@@ -147,7 +147,7 @@ func (l *lease) detach(tx pgx.Tx) error {
 		return nil
 	})
 	l.ended = true
-	_ = l.tx.Rollback() // closes rows; the driver sends nothing, see lentTx
+	_ = l.tx.Rollback() // closes open rows; the driver sends nothing: see lentTx
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: its connection was lost: %w", idem.ErrTxAborted, err)
@@ -199,9 +199,9 @@ func (l *lease) Release() {
 	_ = l.sql.Close()
 }
 
-// lentTx is the driver's view of a transaction of Do on a connection of OpenDB. An fn that tries to
-// end it gets an error. After fn has returned, Rollback does nothing, so that database/sql can end
-// its *sql.Tx.
+// lentTx represents the engine's transaction for database/sql, on a connection of OpenDB. If fn
+// tries to end the transaction, fn gets an error. After fn has returned, Rollback does nothing, so
+// that database/sql can end its *sql.Tx while the engine's transaction stays open.
 type lentTx struct{ lease *lease }
 
 func (t lentTx) Commit() error {
@@ -216,13 +216,14 @@ func (t lentTx) Rollback() error {
 }
 
 // txContext is the context of a *sql.Tx. It has the values of the caller's context, but does not
-// end with it: database/sql would then roll back at once, in a goroutine of its own.
+// end with it. Otherwise database/sql would roll back in a goroutine of its own as soon as the
+// caller's context ends.
 //
-// While fn runs, the context reports that it is canceled. The driver looks at it only in COMMIT and
-// ROLLBACK. So a Commit or Rollback by fn fails and closes the connection, and nothing is
-// committed.
+// While fn runs, the context reports that it is canceled. The driver uses this context only for
+// COMMIT and ROLLBACK. So if fn calls Commit or Rollback, the method fails and closes the
+// connection, and nothing is committed.
 type txContext struct {
-	values   context.Context // nil for none
+	values   context.Context // the caller's context; nil if there is none
 	canceled atomic.Bool
 }
 

@@ -22,13 +22,14 @@ type pinnedConn struct {
 	release func()
 }
 
-// pin waits until the connection of tx is idle, and pins it. It returns sql.ErrTxDone if tx has
-// ended, and ErrDriver if the driver is not pgx's.
+// pin waits until the connection of tx is idle, and keeps database/sql from using it until the
+// pinnedConn is released. It returns sql.ErrTxDone if tx has ended, and ErrDriver if the driver is
+// not pgx's.
 //
-// database/sql has no method that returns the connection of a *sql.Tx, but it locks the
-// connection while the driver executes a statement. So pin executes a statement whose argument is
-// a connProbe. pgx calls the probe with the connection before it sends anything. The probe blocks
-// until release, and then fails the statement, so that nothing is ever sent.
+// database/sql has no method that returns the connection of a *sql.Tx, but it locks the connection
+// while the driver executes a statement. So pin executes a statement whose argument is a connProbe.
+// pgx calls the probe with the connection before it sends the statement. The probe blocks until
+// release is called, and then makes the statement fail, so that nothing is ever sent.
 func pin(ctx context.Context, tx *sql.Tx) (*pinnedConn, error) {
 	probe := &connProbe{conn: make(chan *pgx.Conn), released: make(chan struct{})}
 	failed := make(chan error, 1)
@@ -49,7 +50,8 @@ func pin(ctx context.Context, tx *sql.Tx) (*pinnedConn, error) {
 	}
 }
 
-// pinError returns the error of pin for an error of the probing statement.
+// pinError returns the error of pin if the probing statement has returned err without reaching the
+// probe.
 func pinError(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, sql.ErrTxDone), errors.Is(err, ErrDriver), errors.Is(err, driver.ErrBadConn):

@@ -2,8 +2,8 @@ package idemsql
 
 import "github.com/jackc/pgx/v5"
 
-// hold keeps the connection pinned until done is called. The rows, row or batch results that embed
-// it call done when they are closed.
+// hold keeps the connection pinned until done is called. The types below embed hold and call done
+// when they are closed.
 type hold struct{ release func() }
 
 func (h *hold) done() {
@@ -27,7 +27,7 @@ func (r *heldRows) Next() bool {
 	if r.Rows.Next() {
 		return true
 	}
-	r.done() // pgx closes rows after the last one
+	r.done() // pgx closes rows after the last row
 	return false
 }
 

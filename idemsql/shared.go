@@ -22,7 +22,7 @@ type sharedTx struct {
 	nested bool
 }
 
-// Borrow pins the connection for a caller that uses it without a method of s.
+// Borrow pins the connection for a caller that uses the connection directly instead of through s.
 func (s *sharedTx) Borrow() error { return s.borrow() }
 
 // Return releases the connection.
@@ -111,8 +111,8 @@ func (s *sharedTx) QueryRow(ctx context.Context, query string, args ...any) pgx.
 	return &heldRow{Row: s.Tx.QueryRow(ctx, query, args...), hold: hold{s.release}}
 }
 
-// txPair is a *sql.Tx and the pgx.Tx on the same connection. Its lock guards their use of the
-// connection.
+// txPair is a *sql.Tx and a pgx.Tx that are the same transaction on the same connection. Its lock
+// guards their use of the connection.
 type txPair struct {
 	sqlTx *sql.Tx
 	pgxTx *sharedTx
@@ -120,7 +120,7 @@ type txPair struct {
 
 	mu     sync.Mutex
 	fnTx   pgx.Tx // the transaction of the running fn; nil if no fn runs
-	users  int    // uses of pinned that have not been released
+	users  int    // calls of borrow that no release has followed yet
 	pinned *pinnedConn
 	closed bool // pgxTx can no longer be used
 }
@@ -137,10 +137,10 @@ func newPair(conn *pgx.Conn, sqlTx *sql.Tx, pgxTx pgx.Tx) *txPair {
 	return p
 }
 
-// pairOf returns the pair of a pgx.Tx that Tx has returned or that an fn got.
+// pairOf returns the txPair of tx, which the function Tx has returned or which an fn got.
 func pairOf(tx pgx.Tx) *txPair { return txn.LentOf(tx).(*sharedTx).txPair }
 
-// setFnTx sets the transaction of the running fn, and returns the one that it replaces.
+// setFnTx sets the transaction of the running fn, and returns the previous value.
 func (p *txPair) setFnTx(tx pgx.Tx) (before pgx.Tx) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,8 +158,8 @@ func (p *txPair) current() pgx.Tx {
 	return p.pgxTx
 }
 
-// borrow pins the connection until release is called as often as borrow. It returns sql.ErrTxDone
-// if the pair is closed or the transaction has ended.
+// borrow pins the connection. It stays pinned until release has been called once for each call of
+// borrow. It returns sql.ErrTxDone if the pair is closed or the transaction has ended.
 func (p *txPair) borrow() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,7 +185,8 @@ func (p *txPair) release() {
 	}
 }
 
-// close ends the use of pgxTx. It reports whether rows or batch results of pgxTx were open.
+// close makes pgxTx unusable and unpins the connection. It reports whether rows or batch results of
+// pgxTx were open.
 func (p *txPair) close() (wasOpen bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -209,9 +210,9 @@ func (p *txPair) inJoinedFn() bool {
 	return !p.ofDo && p.fnTx != nil
 }
 
-// refuse returns the error of an attempt to commit or roll back the transaction of an fn. end is
-// called on the pgx.Tx of the fn, which refuses as well. So the engine learns of the attempt, and
-// Do or DoTx fails.
+// refuse returns the error for an fn that tries to end its transaction. end is the Commit or
+// Rollback of pgx.Tx. refuse calls end on the guarded pgx.Tx of the fn, which returns the error and
+// makes Do or DoTx fail.
 func (p *txPair) refuse(end func(pgx.Tx, context.Context) error) error {
 	p.mu.Lock()
 	tx := p.fnTx

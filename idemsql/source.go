@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// idemCalls are the functions that package idem exports to this module only.
+// idemCalls are functions of package idem that only packages of this module can call.
 var idemCalls = bridge.Get[idem.Option, idem.Result]()
 
 // source takes connections for an engine from a *sql.DB. It implements txn.Source.
@@ -60,7 +60,8 @@ func (s source) Acquire(ctx context.Context) (txn.Sublease, error) {
 	return l, nil
 }
 
-// findConn finds the pgx connection under driverConn, through drivers that wrap another one.
+// findConn finds the pgx connection under driverConn, also if another driver wraps the driver of
+// pgx.
 func (l *lease) findConn(driverConn any) error {
 	for {
 		switch c := driverConn.(type) {
@@ -78,9 +79,10 @@ func (l *lease) findConn(driverConn any) error {
 	}
 }
 
-// Through is an option of idem.Do, and of what is built on it, such as idemhttp.Config. With it the
-// transaction that fn gets is also a transaction of db, and [SQLTx] returns that. db must come from
-// [OpenDB] over the pool of the call. DoTx and package operation refuse the option.
+// Through returns an option for idem.Do, and for packages built on idem.Do, such as idemhttp. With
+// this option the transaction that fn gets is also a transaction of db, and [SQLTx] returns it as a
+// *sql.Tx. db must come from [OpenDB] over the pool of the call. DoTx and package operation refuse
+// the option.
 //
 // The rules of [Do] apply to the *sql.Tx and to the pgx.Tx.
 func Through(db *sql.DB) idem.Option {

@@ -1,10 +1,12 @@
 -- +goose Up
 CREATE SCHEMA idem;
 
--- The columns that completing a record leaves alone come first: the update then logs only what follows them. It touches no
--- index (a HOT update), because the primary key is the only one: an index on expires_at would be one more to write in every
--- first run, for a purge that can walk the table instead. There are no CHECK constraints and no enum: the server builds each
--- constraint anew for every statement, and only this library writes.
+-- The first columns do not change when a call completes its record, so that the WAL of this update
+-- has only the columns after them. The update changes no indexed column (a HOT update), because the
+-- primary key is the only index. An index on expires_at would cost a write in every first run,
+-- although the purge can walk the table instead. There are no CHECK constraints and no enum,
+-- because only this library writes to the table, and the server prepares each constraint again for
+-- every statement.
 CREATE TABLE idem.records (
     scope        text COLLATE "C"  NOT NULL,
     key          text COLLATE "C"  NOT NULL,
@@ -20,16 +22,18 @@ CREATE TABLE idem.records (
     sealed_by    text COLLATE "C",
     PRIMARY KEY (scope, key)
 ) WITH (
-    -- A purge leaves as many dead rows as a table of this kind has live ones. By the server's own settings a fifth of the table
-    -- is dead before a vacuum begins. How fast that then is remains the server's matter: it competes with calls.
+    -- Over time the purge leaves as many dead rows as the table has live rows. With the default
+    -- settings of the server, a vacuum begins only when a fifth of the table is dead. The settings
+    -- for the speed of a vacuum remain those of the server, because a vacuum competes with calls.
     autovacuum_vacuum_scale_factor = 0.01,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_insert_scale_factor = 0.05,
     autovacuum_analyze_scale_factor = 0.02
 );
 
--- Where a sweep is, so that the next process goes on there, and what the last one found. It has one row for each table that
--- is swept, which every portion of a sweep updates: the room in its page keeps that update HOT.
+-- The position of the purge in each table, from which the next process resumes it, and the result
+-- of the last complete sweep. There is one row for each table that is purged. Every portion of a
+-- sweep updates the row, and the free space in its page (fillfactor) keeps this update HOT.
 CREATE TABLE idem.sweeps (
     name             text COLLATE "C" NOT NULL,
     part             text COLLATE "C" NOT NULL DEFAULT '',

@@ -1,10 +1,11 @@
 -- +goose Up
 
--- A number for each process that works on operations: it shows that it is there by an advisory lock on that number.
+-- Numbers for the processes that work on operations. A process shows that it is alive by an
+-- advisory lock on its number.
 CREATE SEQUENCE idem.instances AS integer CYCLE;
 
--- As in idem.records, there are no CHECK constraints, no foreign keys and no enum: only this library writes. What never
--- changes comes first.
+-- As in idem.records, there are no CHECK constraints, no foreign keys and no enum, because only
+-- this library writes to these tables. The columns that never change come first.
 CREATE TABLE idem.operations (
     id           uuid              PRIMARY KEY,
     scope        text COLLATE "C"  NOT NULL,
@@ -70,7 +71,8 @@ CREATE TABLE idem.signals (
 );
 CREATE INDEX signals_waiting ON idem.signals (operation_id) WHERE NOT taken;
 
--- Processes behind a pooler have no session on which they could hold a lock.
+-- Processes behind a pooler have no session that could hold an advisory lock. They have a lease
+-- instead.
 CREATE TABLE idem.leases (
     instance     integer           PRIMARY KEY,
     expires_at   timestamptz       NOT NULL

@@ -1,9 +1,11 @@
 -- +goose Up
 
--- What leaves: read in the order of seq, and gone (or in idem.published) once the broker has it. The columns that have no
--- name of ours are those of Debezium's outbox event router. What is held back is at the end of the key, so that the others
--- are read without it; it alone has a second index, which no other has to write. The identity of a message is never
--- looked up here.
+-- Messages to be published, in the order of seq. Once the broker has a message, its row is deleted
+-- or moved to idem.published. Columns such as aggregatetype have the names that Debezium's outbox
+-- event router expects. Because held is the first column of the primary key, messages that are held
+-- back come last in the index, and the relay reads the other messages without them. The second
+-- index contains only messages that are held back, so that the other messages need not be written
+-- to it. No query looks up a message of this table by its id.
 CREATE TABLE idem.outbox (
     seq                bigint           GENERATED ALWAYS AS IDENTITY,
     created_at         timestamptz      NOT NULL,
@@ -21,14 +23,16 @@ CREATE TABLE idem.outbox (
     reason             text COLLATE "C",
     PRIMARY KEY (held, seq)
 ) WITH (
-    -- A table that is filled and emptied all day is as large as what vacuum leaves in it.
+    -- This table is filled and emptied all day, so its size depends on how soon vacuum removes dead
+    -- rows.
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 5000
 );
 CREATE INDEX outbox_held ON idem.outbox (aggregatetype, aggregateid, seq) WHERE held;
 
--- What is not to leave yet: read in the order of not_before, and inserted in idem.outbox when it is due. What leaves at once never
--- comes here, and no index of idem.outbox knows of it.
+-- Messages that must not be published yet, in the order of not_before. When a message is due, a
+-- relay moves it to idem.outbox. A message without a delay never comes here, and idem.outbox needs
+-- no index for delays.
 CREATE TABLE idem.delayed (
     seq                bigint           GENERATED ALWAYS AS IDENTITY,
     not_before         timestamptz      NOT NULL,
@@ -46,7 +50,7 @@ CREATE TABLE idem.delayed (
     autovacuum_vacuum_threshold = 5000
 );
 
--- What has left, for as long as the relay is told to keep it.
+-- Published messages, which a relay keeps for as long as it is configured to keep them.
 CREATE TABLE idem.published (
     id                 uuid             PRIMARY KEY,
     seq                bigint           NOT NULL,
@@ -65,7 +69,8 @@ CREATE TABLE idem.published (
     autovacuum_analyze_scale_factor = 0.02
 );
 
--- Which instance has which part of the outbox, for a relay of a name. That of no name has what is of no other.
+-- Which instance of a relay publishes which part (lane) of the outbox. The column relay is the name
+-- of the relay. The relay with the empty name publishes the topics that no other relay has.
 CREATE TABLE idem.relays (
     relay              text COLLATE "C" NOT NULL,
     lane               integer          NOT NULL,
@@ -75,7 +80,7 @@ CREATE TABLE idem.relays (
     PRIMARY KEY (relay, lane)
 );
 
--- Which topics are a relay's own.
+-- The topics of each relay that has a name. No other relay publishes them.
 CREATE TABLE idem.relay_topics (
     relay              text COLLATE "C" PRIMARY KEY,
     topics             text[] COLLATE "C" NOT NULL,
@@ -102,9 +107,10 @@ COMMENT ON COLUMN idem.relays.generation IS
 COMMENT ON TABLE idem.relay_topics IS
     'The topics that a relay has for its own: names, or beginnings of names that end in *. A change of any relay makes the next generation.';
 
--- What came in. A message that is handled has its row from the transaction of its effect. One whose handler has failed has a row
--- as well, written after that was rolled back: it counts the attempts and says when the next one is due, until the message is
--- handled, or dead. The index has the failing ones alone, which are few.
+-- Received messages. The transaction that handles a message also inserts its row. If the handler
+-- has failed, the row is written after the rollback. It then counts the attempts and says when the
+-- next attempt is due, until the message is handled or dead-lettered. The index contains only
+-- failing messages, which are few.
 CREATE TABLE idem.inbox (
     consumer     text COLLATE "C" NOT NULL,
     source       text COLLATE "C" NOT NULL,
@@ -136,7 +142,8 @@ COMMENT ON COLUMN idem.inbox.begun IS
 COMMENT ON COLUMN idem.inbox.hindered IS
     'How many attempts something else has hindered, a lock for example: they do not count, and make the pauses grow.';
 
--- What could not be published, or handled, after as many attempts as it may have. A person decides.
+-- Messages that could not be published or handled within the maximum number of attempts. A person
+-- decides what happens to them.
 CREATE TABLE idem.dead_letters (
     side         text COLLATE "C" NOT NULL,
     consumer     text COLLATE "C" NOT NULL,
@@ -161,8 +168,9 @@ COMMENT ON COLUMN idem.dead_letters.redrive_at IS
 COMMENT ON COLUMN idem.dead_letters.side IS
     'outbox: it was not published; consumer is empty and source is its topic. inbox: a consumer could not handle it.';
 
--- What people did about records, operations and messages: a row for each act, from its transaction. Rows are in the order of time, and
--- have no number from a sequence: logical replication does not copy one.
+-- Actions of people on records, operations and messages: one row for each action, inserted in the
+-- transaction of the action. The primary key orders the rows by time. The rows have no number from
+-- a sequence, because logical replication does not copy sequences.
 CREATE TABLE idem.audit (
     at           timestamptz      NOT NULL,
     id           uuid             NOT NULL,

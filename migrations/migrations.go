@@ -1,7 +1,8 @@
-// Package migrations holds the schema of idem as goose migrations. Up applies them.
+// Package migrations contains the database schema of idem, as migrations for goose. Up applies
+// them.
 //
 // If a service already uses goose, run these migrations with a separate provider and a separate
-// version table. They are then independent of the migrations of the service:
+// version table. Then the two sets of migrations are independent of each other:
 //
 //	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
 //		goose.WithTableName("public.idem_goose_version"),
@@ -15,7 +16,7 @@ package migrations
 
 import "embed"
 
-// FS holds the migration files at its root.
+// FS contains the migration files, in its root directory.
 //
 //go:embed *.sql
 var FS embed.FS

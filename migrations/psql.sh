@@ -1,7 +1,8 @@
 #!/bin/sh
-# Brings a database to the schema of idem with psql alone: sh psql.sh "$DATABASE_URL". It applies what is missing, each migration in a
-# transaction of its own, and writes down what it has applied where goose does: run it again at any time, before goose or behind it.
-# One at a time: it takes no lock.
+# Migrates a database to the schema of idem with psql alone: sh psql.sh "$DATABASE_URL". It applies
+# the missing migrations, each in a transaction of its own, and records them in the table that goose
+# uses. So it can be run again at any time, also before or after goose. It takes no lock: do not
+# run it twice at the same time.
 set -eu
 ask() { psql -X -q -A -t -v ON_ERROR_STOP=1 "$@"; }
 database=$1

@@ -12,11 +12,11 @@ import (
 	"github.com/idem-go/idem/internal/migrate"
 )
 
-// Up brings the database of a pool to the schema of this version of idem, as the user of the pool.
-// A service may call Up whenever it starts. Up skips migrations that are applied. If several
-// processes call it at the same time, one of them migrates and the others wait. Up opens two
-// connections of its own, with the settings and the hooks of the pool, and uses no connection of
-// the pool.
+// Up migrates the database of a pool to the schema of this version of idem, as the user of the
+// pool. A service may call Up whenever it starts, because Up skips migrations that have been
+// applied. If several processes call it at the same time, one of them migrates and the others wait.
+// Up opens two connections of its own, with the settings and the hooks of the pool, and uses no
+// connection of the pool.
 func Up(ctx context.Context, pool *pgxpool.Pool) error {
 	config := pool.Config()
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // a pooler in transaction mode loses prepared statements

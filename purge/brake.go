@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	checkEvery   = time.Second // how often a working sweep asks the server whether it must wait
+	checkEvery   = time.Second // how often a sweep that does not wait asks the server whether it must wait
 	minWaitPause = 100 * time.Millisecond
 	maxWaitPause = 2 * time.Second
 )
 
 const (
-	poolLimit   = time.Second // wait for a free connection before each portion; others may use up the pool forever
-	serverLimit = time.Minute // wait for an unavailable server
+	poolLimit   = time.Second // maximum wait for a free connection before each portion; the pool may stay exhausted
+	serverLimit = time.Minute // maximum wait for an unavailable server
 )
 
-// brake makes a sweep wait while it would harm others.
+// brake makes a sweep wait while deleting more would harm other users of the server or of the pool.
 type brake struct {
 	engine  *txn.Engine
 	options *Options
 	sweeper db.Sweeper
 	report  func(waiting Reason)
 
-	reason  Reason // of the current wait; empty if the sweep works
+	reason  Reason // the reason of the current wait; empty if the sweep is not waiting
 	since   time.Time
 	pause   txn.Pauses
 	checked time.Time // when backlog was read
@@ -34,8 +34,9 @@ type brake struct {
 	waited  map[Reason]time.Duration
 }
 
-// check returns why the sweep must wait, or "". It reads the backlog of replication and vacuum at
-// most every checkEvery, unless the sweep waits or has come to another part.
+// check returns why the sweep must wait, or "". Normally it reads the backlog of replication and
+// vacuum at most once every checkEvery. While the sweep waits, or when it has reached another part
+// of the table, check reads the backlog each time. part is the OID of the current part.
 func (h *brake) check(ctx context.Context, part int64) (Reason, error) {
 	if err := h.awaitPool(ctx); err != nil || h.options.DryRun {
 		return "", err
@@ -79,7 +80,7 @@ func (h *brake) awaitPool(ctx context.Context) error {
 
 // wait pauses once because of reason, and stores the reason in idem.sweeps. If the sweep has
 // already waited for Options.Patience, wait returns ended(reason). If another run has taken over
-// the sweep, it returns ended(Elsewhere).
+// the sweep, wait returns ended(Elsewhere).
 func (h *brake) wait(ctx context.Context, reason Reason) error {
 	limit := h.options.Patience
 	if reason == Server {
@@ -107,9 +108,9 @@ func (h *brake) wait(ctx context.Context, reason Reason) error {
 	return err
 }
 
-// find reads the name and the size of the next part of the table into part. Postgres cannot return
-// the size while the part is locked exclusively, as by VACUUM FULL. Then find waits, or returns
-// ended(Lock) if this run still has to take the sweep.
+// find reads the name and the size of the next part of the table (a partition, or the table itself)
+// into part. While VACUUM FULL, for example, locks the part exclusively, Postgres cannot return the
+// size. find then waits. If this run has not taken the sweep yet, find returns ended(Lock) instead.
 func (h *brake) find(ctx context.Context, part *db.Part, taken bool) error {
 	for {
 		err := peek(ctx, h.engine, part)

@@ -8,13 +8,14 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// ended is the error of a sweep that has ended without a failure.
+// ended is the error with which a sweep stops without a failure, for example because it has
+// finished.
 type ended Reason
 
 func (e ended) Error() string { return "purge: the sweep has ended: " + string(e) }
 
-// retryable reports whether the sweep may go on after err. If the outcome of a COMMIT is unknown,
-// idem.sweeps has the position.
+// retryable reports whether the sweep may continue after err. It may continue after a COMMIT with
+// an unknown outcome, because it reads its position from idem.sweeps again.
 func retryable(err error) bool {
 	var unknown *txn.UnknownError
 	return txn.Transient(err) || errors.As(err, &unknown) || errors.Is(err, context.DeadlineExceeded)

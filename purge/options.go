@@ -23,27 +23,27 @@ const (
 
 // Options configure a purge. The zero value is fit for production.
 type Options struct {
-	// Every is the time between the starts of two sweeps, in whichever process they run. Only Run
-	// uses it. A sweep reads the whole table, so a short time is cheap only for a small table.
-	// DefaultEvery if zero.
+	// Every is the time between the starts of two sweeps of a table, even if different processes
+	// run them. Only Run uses it. A sweep reads the whole table, so a short time is cheap only for
+	// a small table. DefaultEvery if zero.
 	Every time.Duration
 
-	// Grace is how long a record is kept after it has expired, and an inbox entry after its
-	// retention has ended. A call that must find out the outcome of its COMMIT reads the record
-	// within this time. So Grace should exceed the longest duration of a call. DefaultGrace if
-	// zero.
+	// Grace is how long a record or an inbox entry is kept after it has expired. A call that must
+	// find out the outcome of its COMMIT reads the record within this time. So Grace should exceed
+	// the longest duration of a call. DefaultGrace if zero.
 	Grace time.Duration
 
 	// Operations is how long an operation is kept after it has ended, with its steps and signals,
-	// so that people can see how it went. A parked operation is kept. DefaultOperations if zero.
+	// so that people can look at it. A parked operation has not ended and is kept.
+	// DefaultOperations if zero.
 	Operations time.Duration
 
 	// Audit is how long an entry of idem.audit is kept. DefaultAudit, a year, if zero.
 	Audit time.Duration
 
-	// Share is the part of the time that a sweep works. The rest of the time it pauses. So Share
-	// limits how much of one processor of the server a sweep uses. With 1 there are no pauses.
-	// DefaultShare if zero.
+	// Share is the fraction of the time in which a sweep works, from 0 to 1. The rest of the time
+	// the sweep pauses. So Share limits how much of one processor of the server a sweep uses. With
+	// 1 there are no pauses. DefaultShare if zero.
 	Share float64
 
 	// Pages is the maximum number of pages in a portion. DefaultPages if zero.
@@ -51,20 +51,22 @@ type Options struct {
 
 	// MaxLag is how many bytes of WAL the slowest standby may be behind in its replay before the
 	// sweep waits for it. A standby that is delayed on purpose (recovery_min_apply_delay) counts as
-	// well: raise MaxLag if there is one. DefaultMaxLag if zero; no limit if negative. The role
-	// needs pg_monitor to see standbys. Sweep.Hidden is the number of standbys that it cannot see.
+	// well, so raise MaxLag if you have such a standby. DefaultMaxLag if zero; no limit if
+	// negative. The role needs pg_monitor to see standbys. Sweep.Hidden is the number of standbys
+	// that the role cannot see.
 	MaxLag int64
 
-	// MaxDead is how many dead rows of a table may wait for vacuum before the sweep waits too.
-	// DefaultMaxDead if zero, which is about what vacuum removes in one pass over the index; no
-	// limit if negative.
+	// MaxDead is how many dead rows of a table may wait for vacuum before the sweep waits, too.
+	// DefaultMaxDead if zero; no limit if negative. Vacuum removes about DefaultMaxDead rows in one
+	// pass over the index.
 	MaxDead int64
 
 	// Patience is how long a sweep waits for one cause, such as a standby, vacuum or a lock, before
 	// it ends. The next run resumes the sweep. DefaultPatience if zero.
 	Patience time.Duration
 
-	// Max is the maximum duration of Once. The sweep then stops where it is. No limit if zero.
+	// Max is the maximum duration of Once. After that time the sweep stops, and a later run resumes
+	// it. No limit if zero.
 	Max time.Duration
 
 	// DryRun counts the rows that would be deleted, and changes nothing.

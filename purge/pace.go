@@ -2,11 +2,12 @@ package purge
 
 import "time"
 
-// portionTime is the target duration of a portion. A call that waits for a row of the portion waits
-// that long. A COMMIT of another session may have to flush as much WAL.
+// portionTime is the target duration of a portion. It is short for two reasons: a call may have to
+// wait for a row until the portion ends, and a COMMIT of another session may have to flush the WAL
+// of the portion.
 const portionTime = 400 * time.Microsecond
 
-// maxPause limits a pause. A run has no heartbeat while it pauses.
+// maxPause limits a pause, because a run sends no heartbeat while it pauses.
 const maxPause = 2 * time.Second
 
 // pace decides how many pages a portion has, and how long the sweep pauses after it.
@@ -21,8 +22,8 @@ func newPace(o *Options) pace {
 }
 
 // after returns the pause after a portion, and adjusts the size of the next portion. took is how
-// long the server worked. other is the rest of the elapsed time, such as the round trip, which
-// counts as part of the pause.
+// long the server worked. other is the rest of the elapsed time, such as the time on the network.
+// It counts as part of the pause.
 func (p *pace) after(took, other time.Duration) time.Duration {
 	switch {
 	case took > 2*portionTime:
@@ -33,13 +34,14 @@ func (p *pace) after(took, other time.Duration) time.Duration {
 	return max(p.pause(took)-max(other, 0), 0)
 }
 
-// pause returns the pause that follows from Share.
+// pause returns the pause after work that took so long, so that the work is the fraction Share of
+// the time.
 func (p *pace) pause(took time.Duration) time.Duration {
 	pause := float64(took)/p.share - float64(took) // may exceed any Duration if the share is tiny
 	return time.Duration(min(pause, float64(maxPause)))
 }
 
-// halve makes portions smaller. It returns false if a portion is a single page already.
+// halve halves the size of portions. It returns false if a portion already has only one page.
 func (p *pace) halve() bool {
 	if p.pages == 1 {
 		return false

@@ -15,16 +15,17 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Limits of a portion. The server ends the session of a client that stops responding.
+// The time limits of the transaction of a portion: for waiting for a lock, for a statement, and for
+// a client that stops responding.
 const (
-	lockLimit = 500 * time.Millisecond // for a lock of the table; locked rows are skipped
+	lockLimit = 500 * time.Millisecond // applies to locks on the table; locked rows are skipped
 	workLimit = 5 * time.Second
 	idleLimit = 5 * time.Second
 )
 
-// deletion deletes the due rows in a range of blocks. It first locks the rows, and skips those that
-// are locked, so that it waits for nothing and two portions cannot deadlock. Then it evaluates the
-// condition again, because the locked row may be a newer version than the row that was found. All
+// deletion deletes the due rows in a range of blocks. First it locks the rows, and skips rows that
+// are already locked, so that it never waits and two portions cannot deadlock. Then it evaluates
+// the condition again, because the locked row may be a newer version of the row that it found. All
 // counts are from one snapshot.
 const deletion = `WITH gone AS (
     DELETE FROM ONLY %[1]s AS r
@@ -38,7 +39,7 @@ const deletion = `WITH gone AS (
 )%[4]s
 SELECT (SELECT pg_catalog.count(*) FROM gone) AS deleted, ` + counts
 
-// counting counts what deletion would delete.
+// counting counts the rows that deletion would delete.
 const counting = `SELECT 0 AS deleted, ` + counts
 
 const counts = `pg_catalog.count(*) FILTER (WHERE %[2]s) AS due, pg_catalog.count(*) AS met,
@@ -48,13 +49,14 @@ FROM ONLY %[1]s AS r
 WHERE r.ctid OPERATOR(pg_catalog.>=) $2::pg_catalog.tid AND r.ctid OPERATOR(pg_catalog.<) $3::pg_catalog.tid`
 
 // child deletes the rows of a child table that belong to the deleted rows. The LATERAL subquery
-// makes the server look them up one by one in the index. Without it, the planner, which must not
-// use plain index scans here, would read the whole child table for each portion.
+// makes the server look up the rows of each deleted row in the index. Without it, the planner,
+// which must not use plain index scans here, would read the whole child table for each portion.
 const child = `, child_%[1]d AS (DELETE FROM %[2]s AS c WHERE c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(
     SELECT own.ctid FROM gone CROSS JOIN LATERAL (
         SELECT o.ctid FROM %[2]s AS o WHERE o.operation_id OPERATOR(pg_catalog.=) gone.id OFFSET 0) own)))`
 
-// deletionOf returns the statement that deletes from a part of a table.
+// deletionOf returns the statement that deletes from a part of a table: a partition, or the table
+// itself.
 func deletionOf(t table, part *db.Part) *roundtrip.Statement {
 	var children strings.Builder
 	for i, relation := range t.children {
@@ -82,7 +84,7 @@ type portion struct {
 	limits    db.LimitPortion
 	keep      time.Duration
 	from, to  int64
-	waits     bool // its COMMIT waits for the disk and for standbys
+	waits     bool // its COMMIT waits for the disk and for synchronous standbys
 
 	counts Counts
 	took   time.Duration // by the server's clock
@@ -99,7 +101,7 @@ func (p *portion) Read(trip *roundtrip.Trip) {
 	trip.Row(func(row *roundtrip.Row) {
 		deleted, due, met := int64(row.Int()), int64(row.Int()), int64(row.Int())
 		p.counts = Counts{Deleted: deleted, Kept: met - due, Skipped: due - deleted, Pages: p.to - p.from}
-		p.took = min(max(time.Duration(row.Int())*time.Microsecond, 0), workLimit) // the clock may have been set
+		p.took = min(max(time.Duration(row.Int())*time.Microsecond, 0), workLimit) // the clock may have been changed
 	})
 }
 
@@ -127,7 +129,7 @@ func (p *portion) delete(ctx context.Context, engine *txn.Engine, sweeper db.Swe
 	return advance, tx.Commit(bounded, advance)
 }
 
-// count counts what delete would delete.
+// count counts the rows that delete would delete.
 func (p *portion) count(ctx context.Context, engine *txn.Engine) error {
 	bounded, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -140,15 +142,16 @@ func (p *portion) count(ctx context.Context, engine *txn.Engine) error {
 	return nil
 }
 
-// hurryRefused reports whether the server has rejected HurryPortion. Some managed clusters do not
-// allow the setting.
+// hurryRefused reports whether the server has rejected HurryPortion, which turns synchronous_commit
+// off. Some managed clusters do not allow this.
 func hurryRefused(err error) bool { return txn.HasCode(err, "0A000") }
 
 // answerLimit is how long the server may take to answer. It is longer than workLimit.
 const answerLimit = workLimit + 10*time.Second
 
 // ask makes one round trip outside of a transaction, at the default isolation level of the
-// database. At a strict level, runs that update the same row of idem.sweeps fail, and ask retries.
+// database. At a strict level, runs that update the same row of idem.sweeps cause serialization
+// failures, after which ask retries.
 func ask(ctx context.Context, engine *txn.Engine, requests ...txn.Request) error {
 	bounded, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -160,7 +163,7 @@ func ask(ctx context.Context, engine *txn.Engine, requests ...txn.Request) error
 	}
 }
 
-// peek makes a request in a read-only transaction with the limits of a portion.
+// peek sends a request in a read-only transaction, with the time limits of a portion.
 func peek(ctx context.Context, engine *txn.Engine, request txn.Request) error {
 	bounded, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -173,9 +176,9 @@ func peek(ctx context.Context, engine *txn.Engine, request txn.Request) error {
 	return err
 }
 
-// The isolation level is fixed, because the database may have a stricter default, at which a
-// portion would fail because of other sessions. The access mode READ WRITE is not requested: a
-// replica rejects it with an error that does not say that it is a replica.
+// These options set the isolation level, because at a stricter default level of the database a
+// portion would fail because of other sessions. They do not request READ WRITE, because a replica
+// would reject it with an error that does not say that the server is a replica.
 var (
 	deleting  = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 	readsOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}

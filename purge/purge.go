@@ -13,11 +13,11 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Once makes one sweep over every table, or resumes one that another run has left. If another run
-// is sweeping a table, Once skips the table, and Sweep.Ended is Elsewhere. If the server becomes
-// unavailable in the middle, such as in a failover, Once waits up to a minute for it. The report is
-// also valid beside an error, such as that of a canceled context. A portion whose COMMIT was not
-// acknowledged is counted only in idem.sweeps.
+// Once makes one sweep over every table, or resumes a sweep that another run has not finished. If
+// another run is sweeping a table, Once skips the table, and Sweep.Ended is Elsewhere. If the
+// server becomes unavailable during a sweep, for example in a failover, Once waits up to a minute
+// for it. The report is valid even if Once returns an error, for example because ctx was canceled.
+// If the COMMIT of a portion was not acknowledged, the report does not count the portion.
 func Once(ctx context.Context, pool *pgxpool.Pool, options Options) (Report, error) {
 	o, err := options.complete(pool)
 	if err != nil {
@@ -26,10 +26,10 @@ func Once(ctx context.Context, pool *pgxpool.Pool, options Options) (Report, err
 	return once(ctx, pool, o, 0)
 }
 
-// Run sweeps every Options.Every until ctx ends, and then returns nil. It may run in every process.
-// One of them sweeps, and if it is killed, another one resumes. A failure is reported to
-// Options.Done and retried after 30 to 90 seconds, or sooner if Every is less than a minute. Run
-// returns an error only for invalid options.
+// Run starts a sweep every Options.Every until ctx ends, and then returns nil. Every process of a
+// service may call Run. One process sweeps, and if it is killed, another process resumes the sweep.
+// A failure is reported to Options.Done and retried after 30 to 90 seconds, or sooner if Every is
+// less than a minute. Run returns an error only for invalid options.
 func Run(ctx context.Context, pool *pgxpool.Pool, options Options) error {
 	o, err := options.complete(pool)
 	if err = errors.Join(err, options.checkForRun()); err != nil {
@@ -38,7 +38,7 @@ func Run(ctx context.Context, pool *pgxpool.Pool, options Options) error {
 	for {
 		rep, err := once(ctx, pool, o, o.Every)
 		if ctx.Err() != nil {
-			err = nil // the end of the program is not a failure
+			err = nil // the end of ctx is not a failure
 		}
 		if err != nil || rep.hasSwept() {
 			o.Done(rep, err)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Reason is why a sweep ended, or what it has waited for.
+// Reason is why a sweep has ended or has waited.
 type Reason string
 
 // The reasons.
@@ -30,7 +30,7 @@ const (
 type Counts struct {
 	Deleted int64 // rows deleted; with DryRun, rows that would be deleted
 	Kept    int64 // rows that are not due yet
-	Skipped int64 // rows that are due, but were locked or just changed; the next sweep finds them again
+	Skipped int64 // rows that are due, but were locked or were just changed; the next sweep finds them again
 	Pages   int64 // pages walked
 }
 
@@ -57,18 +57,18 @@ type Sweep struct {
 	Ended    Reason
 	Resumed  bool // the run has resumed the sweep of an earlier run
 	Duration time.Duration
-	Working  time.Duration // part of Duration, measured by the server
+	Working  time.Duration // how long the server has worked, by its own clock
 	Waited   map[Reason]time.Duration
 	Standby  string // the slowest standby, if the sweep has waited for it
-	Hidden   int64  // standbys whose lag the role cannot see
+	Hidden   int64  // the number of standbys whose lag the role cannot see
 }
 
 // Progress is the progress of a sweep.
 type Progress struct {
 	Counts
 	Table         string
-	WalkedPages   int64  // in the whole sweep, including earlier runs
-	TotalPages    int64  // at the start of the sweep
+	WalkedPages   int64  // pages walked in the whole sweep, including earlier runs
+	TotalPages    int64  // pages of the table at the start of the sweep
 	Waiting       Reason // empty while the sweep works
 	PagesAPortion int
 	Duration      time.Duration

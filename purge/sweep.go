@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// sweep is the work of one run on one table.
+// sweep is the work of one run on one table. A run sweeps all tables, one after the other.
 type sweep struct {
 	walker
 	every  time.Duration // minimum time since the start of the last sweep
@@ -34,7 +34,8 @@ func newSweep(pool *pgxpool.Pool, o *Options, t table, sweeper string, every tim
 	return s
 }
 
-// run sweeps the table, and retries after a transient error. It always sets s.did to what was done.
+// run sweeps the table, and retries after a transient error. It always stores in s.did what it has
+// done.
 func (s *sweep) run(ctx context.Context) error {
 	defer func() {
 		s.did.Duration, s.did.Hidden = time.Since(s.began), s.brake.backlog.Hidden
@@ -65,7 +66,7 @@ func (s *sweep) walk(ctx context.Context) error {
 		return err
 	}
 	at := s.whole.Position
-	var gone error // why the last part could not be walked: it seems to have been dropped
+	var gone error // the error of the last part, which seems to have been dropped
 	var last int64
 	for from := at.Part; ; {
 		part := db.Part{Relation: s.table.relation, FromPart: from}
@@ -94,12 +95,13 @@ func (s *sweep) walk(ctx context.Context) error {
 	}
 }
 
-// absence is the age of a heartbeat after which another run takes over the sweep. It covers a
-// portion and a pause twice. A run that was only slow notices at its next portion that it has been
-// replaced.
+// absence is the age of a heartbeat after which another run takes over the sweep. It is twice as
+// long as a portion and a pause can take. If the first run was only slow, it notices at its next
+// portion that another run has taken over.
 const absence = 2 * (workLimit + maxPause)
 
-// take claims the row of the table in idem.sweeps for this run.
+// take claims the sweep for this run, by storing the id of the run in the row of the table in
+// idem.sweeps.
 func (s *sweep) take(ctx context.Context) error {
 	first := db.Part{Relation: s.table.relation}
 	if err := s.brake.find(ctx, &first, s.taken); err != nil {
@@ -121,7 +123,7 @@ func (s *sweep) take(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case !take.Found && s.ending: // there is nothing to resume, so the sweep has ended
+	case !take.Found && s.ending: // no sweep is left to resume, so FinishSweep has succeeded
 		s.taken = false
 		return ended(Finished)
 	case !take.Found:
@@ -149,7 +151,8 @@ func (s *sweep) finish(ctx context.Context) error {
 	return ended(Finished)
 }
 
-// leaveLimit is the time limit of leave. If leave fails, the next run takes over after absence.
+// leaveLimit is the time limit of leave. If leave fails, the next run can take over only after the
+// time absence.
 const leaveLimit = 2 * time.Second
 
 // leave releases the row in idem.sweeps, so that another run can resume the sweep at once.

@@ -8,7 +8,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// walker walks through the parts of a table, and counts what it has done.
+// walker walks through the parts of a table (its partitions, or the table itself), and counts what
+// it has done.
 type walker struct {
 	engine  txn.Engine
 	options *Options
@@ -17,7 +18,7 @@ type walker struct {
 	limits  db.LimitPortion
 
 	taken bool // this run holds the row in idem.sweeps
-	waits bool // the server refuses HurryPortion
+	waits bool // commits wait for the disk, because the server has refused HurryPortion
 	whole db.TakeSweepRow
 	pace  pace
 	brake brake
@@ -26,8 +27,8 @@ type walker struct {
 	did   Sweep
 }
 
-// walkPart walks a part from block to the end that it had when the sweep read its size. Rows that
-// are appended meanwhile have not expired.
+// walkPart walks a part, from block to the last block that the part had when its size was read.
+// Rows in blocks that were appended later are not due yet.
 func (w *walker) walkPart(ctx context.Context, part *db.Part, block int64) error {
 	statement := deletionOf(w.table, part)
 	if w.options.DryRun {
@@ -52,7 +53,7 @@ func (w *walker) walkPart(ctx context.Context, part *db.Part, block int64) error
 	return nil
 }
 
-// step does one portion, or waits once. It returns how long to pause.
+// step does one portion, or waits once. It returns how long the caller must pause.
 func (w *walker) step(ctx context.Context, part *db.Part, p *portion) (time.Duration, error) {
 	if w.options.Max > 0 && time.Since(w.first) >= w.options.Max {
 		return 0, ended(TimeIsUp)
@@ -84,7 +85,7 @@ func (w *walker) step(ctx context.Context, part *db.Part, p *portion) (time.Dura
 	return w.pace.after(p.took, time.Since(begin)-p.took), nil
 }
 
-// do does one portion.
+// do deletes the rows of one portion, or counts them if DryRun is set.
 func (w *walker) do(ctx context.Context, part *db.Part, p *portion) error {
 	if w.options.DryRun {
 		err := p.count(ctx, &w.engine)

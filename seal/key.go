@@ -17,10 +17,10 @@ const (
 	overhead   = headerSize + 12 + 16
 )
 
-// key seals and opens with one secret.
+// key encrypts and decrypts with one secret.
 type key struct {
 	block cipher.Block
-	k1    [aes.BlockSize]byte // the subkey of CMAC for whole blocks
+	k1    [aes.BlockSize]byte // the CMAC subkey K1, for input that consists of whole blocks
 }
 
 func newKey(secret []byte) *key {

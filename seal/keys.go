@@ -12,7 +12,8 @@ const SecretSize = 32
 // maxID is the maximum length of a key ID, which is stored beside every response.
 const maxID = 64
 
-// Keys are the secrets to open with, by ID, and the ID of the secret to seal with.
+// Keys are the secrets for decryption, by ID, and the ID of the secret for encryption, which is
+// Primary.
 type Keys struct {
 	Primary string
 
@@ -22,12 +23,11 @@ type Keys struct {
 	Secrets map[string][]byte
 }
 
-// maxShown is how many bytes of an ID an error shows. If IDs and secrets were swapped, the ID is a
-// secret.
+// maxShown is how many bytes of an ID an error shows. If the program has swapped IDs and secrets by
+// mistake, the ID is a secret.
 const maxShown = 12
 
-// check returns an error if the keys are invalid. The error contains nothing of a secret but its
-// length.
+// check returns an error if the keys are invalid. Of a secret, the error contains only the length.
 func (k Keys) check() error {
 	if len(k.Secrets) == 0 {
 		return errors.New("seal: Keys.Secrets is empty")

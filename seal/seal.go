@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Sealer seals with one key and opens with several. It implements idem.Sealer and is safe for
-// concurrent use. It calls no server: a program that keeps its secrets in a key service reads them
-// when it starts.
+// Sealer encrypts with one key and decrypts with several keys. It implements idem.Sealer and is
+// safe for concurrent use. It calls no server. If the secrets are in a key service, the program
+// must read them when it starts.
 type Sealer struct {
 	primary     string
 	keys        map[string]*key
@@ -16,22 +16,22 @@ type Sealer struct {
 	err         error
 }
 
-// Option changes how a Sealer treats bytes that are not sealed.
+// Option changes how a Sealer treats unencrypted data.
 type Option func(*Sealer)
 
 // AcceptPlain makes Open accept bytes that were not sealed. Use it while there are records from
-// before sealing was introduced. With it, a plain response that has replaced a sealed one is not
-// detected.
+// before sealing was introduced. With AcceptPlain, the Sealer cannot detect that somebody has
+// replaced a sealed response by an unsealed response.
 func AcceptPlain() Option { return func(s *Sealer) { s.acceptPlain = true } }
 
-// WritePlain makes Seal leave everything plain, and Open accept plain bytes as AcceptPlain does.
-// Sealed bytes are still opened. It is the first step of a rollout: all processes can open before
-// one of them seals.
+// WritePlain makes Seal encrypt nothing, and makes Open accept bytes that were not sealed, as
+// AcceptPlain does. Open still decrypts sealed bytes. Use WritePlain in the first step of a
+// rollout, so that all processes can open responses before the first process seals.
 func WritePlain() Option { return func(s *Sealer) { s.acceptPlain, s.writePlain = true, true } }
 
 // New returns a Sealer for the keys. By default it rejects bytes that are not sealed. If the keys
-// are invalid, every method returns an error. Every call that gets such a Sealer fails before it
-// does anything.
+// are invalid, every method of the Sealer returns an error. A call of package idem with such a
+// Sealer fails before it does anything.
 func New(keys Keys, options ...Option) *Sealer {
 	s := &Sealer{primary: keys.Primary, keys: map[string]*key{}, err: keys.check()}
 	for _, option := range options {
@@ -58,8 +58,8 @@ func (s *Sealer) Check() error {
 	return s.err
 }
 
-// Seal encrypts plain with the primary key. The result opens only together with the same bound.
-// Under WritePlain, Seal returns plain itself and an empty key ID.
+// Seal encrypts plain with the primary key. Open can decrypt the result only with the same bound.
+// With the option WritePlain, Seal returns plain itself and an empty key ID.
 func (s *Sealer) Seal(plain, bound []byte) (keyID string, sealed []byte, err error) {
 	switch err := s.Check(); {
 	case err != nil:
@@ -70,8 +70,8 @@ func (s *Sealer) Seal(plain, bound []byte) (keyID string, sealed []byte, err err
 	return s.primary, s.keys[s.primary].seal(plain, bound), nil
 }
 
-// Open decrypts sealed. Its errors are ErrUnknownKey, ErrTampered and ErrPlain. With an empty key
-// ID the bytes count as plain, and Open returns them if that is allowed.
+// Open decrypts sealed. Its errors are ErrUnknownKey, ErrTampered and ErrPlain. If keyID is empty,
+// the bytes count as not sealed. Open then returns them if AcceptPlain or WritePlain was given.
 func (s *Sealer) Open(keyID string, sealed, bound []byte) ([]byte, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -90,8 +90,8 @@ func (s *Sealer) Open(keyID string, sealed, bound []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// openPlain returns plain bytes if AcceptPlain allows it. It rejects sealed bytes whose key ID was
-// removed, so that ciphertext is not returned as an answer.
+// openPlain returns plain if the options allow it. If plain is sealed after all, and only its key
+// ID was removed, openPlain returns an error, so that ciphertext is never returned as an answer.
 func (s *Sealer) openPlain(plain, bound []byte) ([]byte, error) {
 	if !s.acceptPlain {
 		return nil, ErrPlain

@@ -7,8 +7,8 @@ import (
 	"github.com/idem-go/idem/internal/statsdb"
 )
 
-// MaxCount is the highest count of Messages and Acts. A count of MaxCount means that there are at
-// least as many.
+// MaxCount is the number at which the counts of messages and acts stop. A count of MaxCount means
+// MaxCount or more.
 const MaxCount = 10_000
 
 // Table is the size of a table. The partitions of a table are added up.
@@ -21,8 +21,8 @@ type Table struct {
 	DeadRows   int64 // not vacuumed yet, an estimate
 }
 
-// tableNames are the tables that the migrations create, as an array of SQL.
-// TestRead_ListsEveryTable checks them.
+// tableNames is a text array for SQL with the tables that the migrations create.
+// TestRead_ListsEveryTable checks the list.
 const tableNames = "{audit,dead_letters,delayed,inbox,leases,operations,outbox,published,records,relay_topics,relays,signals,steps,sweeps}"
 
 func newTables(rows []statsdb.TablesRow) []Table {
@@ -39,7 +39,7 @@ func newTables(rows []statsdb.TablesRow) []Table {
 // InFlight counts the open transactions that have claimed keys.
 type InFlight struct {
 	Transactions int64
-	Keys         int64                 // keys that are held by an advisory lock, of which a transaction has at most 32
+	Keys         int64                 // keys held by an advisory lock, at most 32 in each transaction
 	Oldest       Figure[time.Duration] // the age of the oldest transaction; 0 if there is none
 }
 
@@ -60,8 +60,8 @@ func newInFlight(row statsdb.InFlightRow) InFlight {
 type Operations struct {
 	Running    int64
 	Parked     int64
-	ParkedFor  time.Duration // the age of the oldest step at which an operation is parked; 0 if none is parked
-	OverdueFor time.Duration // how long ago a running operation without a process was due; 0 if there is none
+	ParkedFor  time.Duration // the time since the oldest step of a parked operation began; 0 if none is parked
+	OverdueFor time.Duration // how long the first due operation has been waiting for a process to resume it; 0 if none waits
 }
 
 func newOperations(row statsdb.OperationsRow, err error) (Figure[Operations], error) {
@@ -76,13 +76,13 @@ func newOperations(row statsdb.OperationsRow, err error) (Figure[Operations], er
 
 // Messages counts the messages of the outbox and of consumers. Each count stops at MaxCount.
 type Messages struct {
-	Waiting    int64         // to be published now
-	Delayed    int64         // not due yet; no other field counts them
-	Held       int64         // held back, because the message or one before it with the same key could not be published
-	Oldest     time.Duration // how long the oldest message could have been published; 0 if there is none
+	Waiting    int64         // messages to be published now
+	Delayed    int64         // messages that are not due yet; no other field counts them
+	Held       int64         // messages held back, because they or earlier ones with their key could not be published
+	Oldest     time.Duration // how long the oldest message has been due without being published; 0 if there is none
 	OutboxDead int64         // dead letters of the outbox
 	InboxDead  int64         // dead letters of consumers
-	FailingFor time.Duration // since the first failure of the message that has been failing for longest; 0 if none fails
+	FailingFor time.Duration // time since the first failure of the longest failing message; 0 if none fails
 }
 
 func newMessages(row statsdb.MessagesRow, err error) (Figure[Messages], error) {
@@ -104,11 +104,12 @@ const (
 	ActEvict   = Act(db.Evict)   // a record was deleted
 	ActForget  = Act(db.Forget)  // a relay was removed
 	ActRedrive = Act(db.Redrive) // a dead letter is tried again
-	ActResolve = Act(db.Resolve) // the outcome of a step in doubt was set
+	ActResolve = Act(db.Resolve) // a person set the outcome of a step whose outcome was unknown
 	ActRetry   = Act(db.Retry)   // a parked operation was resumed
 )
 
-// ActCount is how often people did an act. The counts of all acts together stop at MaxCount.
+// ActCount is how often people did an act. Counting stops when the counts of all acts add up to
+// MaxCount.
 type ActCount struct {
 	Act   Act
 	Count int64

@@ -49,7 +49,7 @@ func unknownBecause[T any](err error, tables string) (Figure[T], error) {
 	return Figure[T]{}, err
 }
 
-// timeOf returns the time of a column that holds microseconds since 1970, and the zero time for 0.
+// timeOf converts a column with microseconds since 1970 to a time. It returns the zero time for 0.
 func timeOf(microseconds int64) time.Time {
 	if microseconds == 0 {
 		return time.Time{}

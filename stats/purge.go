@@ -7,15 +7,15 @@ import (
 	"github.com/idem-go/idem/purge"
 )
 
-// Purge is how the purge keeps up.
+// Purge says how well the purge keeps up with expired rows.
 type Purge struct {
 	Sweeps Figure[[]Sweep]       // the sweep of each table that package purge has swept
-	Lag    Figure[time.Duration] // since the start of the last complete sweep of the records
-	Rate   Figure[float64]       // records deleted per second by the current sweep, or else by the last complete one
+	Lag    Figure[time.Duration] // the time since the start of the last complete sweep of the records
+	Rate   Figure[float64]       // records deleted per second by the current sweep, or else by the last complete sweep
 }
 
-// Sweep returns the sweep of a table. It is the zero Sweep if the table was never swept or Sweeps
-// is unknown.
+// Sweep returns the sweep of a table. It returns the zero Sweep if the table was never swept or
+// p.Sweeps is unknown.
 func (p *Purge) Sweep(table string) Sweep {
 	for _, s := range p.Sweeps.Value {
 		if s.Table == table {
@@ -59,10 +59,10 @@ type Sweep struct {
 	InProgress bool
 	StartedAt  time.Time
 	Duration   time.Duration // from the start to the latest progress
-	Pages      int64         // visited so far
+	Pages      int64         // pages visited so far
 	TotalPages int64
 	Deleted    int64         // rows deleted so far
-	Idle       time.Duration // since the latest heartbeat of the process that sweeps; 0 if no process does
+	Idle       time.Duration // the time since the latest heartbeat of the sweeping process; 0 if no process sweeps
 	WaitingFor purge.Reason  // empty if the sweep does not wait
 
 	// The last complete sweep. These fields are zero if there was none.
@@ -73,16 +73,16 @@ type Sweep struct {
 	DeletedTotal int64 // rows deleted by all sweeps
 }
 
-// maxIdle is the age of a heartbeat above which the sweeping process counts as gone. A batch and
-// the wait behind it take seconds.
+// maxIdle is the age of a heartbeat above which the sweeping process counts as gone. Normally the
+// process updates its heartbeat every few seconds.
 const maxIdle = time.Minute
 
-// Active reports whether a process is working on the current sweep. Another process resumes a sweep
-// that is not active.
+// Active reports whether a process is working on the current sweep. If the sweep is not active,
+// another process resumes it.
 func (s *Sweep) Active() bool { return s.InProgress && s.Idle > 0 && s.Idle <= maxIdle }
 
-// Lag returns how long ago the last complete sweep started. If there was none, Lag returns the age
-// of the current one, or 0.
+// Lag returns how long ago the last complete sweep started. If no sweep is complete yet, Lag
+// returns the age of the current sweep, or 0 if there is none.
 func (s *Sweep) Lag(now time.Time) time.Duration {
 	started := s.LastStartedAt
 	if started.IsZero() {

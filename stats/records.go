@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/internal/statsdb"
 )
 
-// Records are the size and the content of the table of records.
+// Records describes the size and the content of the table idem.records.
 type Records struct {
 	Count         Figure[int64] // live and expired records
 	Expired       Figure[int64] // records that the purge may delete
@@ -17,7 +17,7 @@ type Records struct {
 
 	HeapBytes  int64
 	IndexBytes int64
-	OtherBytes int64 // TOAST, which holds large bodies, the free space map and the visibility map
+	OtherBytes int64 // TOAST (large response bodies), the free space map and the visibility map
 
 	AnalyzedAt time.Time // zero if a partition was not analyzed since the statistics were reset
 	VacuumedAt time.Time // zero if a partition was not vacuumed since the statistics were reset
@@ -26,13 +26,13 @@ type Records struct {
 // purgeGrace is how long the purge keeps an expired record by default.
 const purgeGrace = time.Hour
 
-// newRecords adds up the partitions of the table. A table without partitions is one part.
+// newRecords adds up the parts of the table: its partitions, or the table itself.
 func newRecords(parts []statsdb.PartsRow, sweep Sweep, now time.Time) Records {
 	var r Records
 	var count, expired float64
 	var oldest time.Duration
 	var dead int64
-	quality, reason := Exact, "" // Exact if every part is empty
+	quality, reason := Exact, "" // stays Exact if every part is empty
 	for _, part := range parts {
 		r.HeapBytes += part.HeapBytes
 		r.IndexBytes += part.IndexBytes
@@ -75,9 +75,9 @@ func newRecords(parts []statsdb.PartsRow, sweep Sweep, now time.Time) Records {
 	return r
 }
 
-// rowsOf estimates the number of rows of a part. The running count of the statistics is the best
-// estimate if it began at a vacuum or an analyze. It starts at zero after a crash and on a standby.
-// rowsOf then uses the row density of the last analyze.
+// rowsOf estimates the number of rows of a part. The row count of the statistics system is the best
+// estimate if a vacuum or an analyze has set it. After a crash and on a standby this count starts
+// at zero. In that case rowsOf multiplies the current size by the row density at the last analyze.
 func rowsOf(part statsdb.PartsRow) float64 {
 	counted := part.AnalyzedAt != 0 || part.VacuumedAt != 0
 	if !counted && part.RowsAnalyzed > 0 && part.PagesAnalyzed > 0 {
@@ -86,18 +86,18 @@ func rowsOf(part statsdb.PartsRow) float64 {
 	return float64(part.LiveRows)
 }
 
-// earliest returns the earliest of the times of the parts, or the zero time if a part has none.
+// earliest returns the earliest time among the parts, or the zero time if a part has no time.
 func earliest(parts []statsdb.PartsRow, of func(statsdb.PartsRow) int64) time.Time {
 	least := of(parts[0])
 	for _, part := range parts {
-		least = min(least, of(part)) // 0 is no time
+		least = min(least, of(part)) // 0 stands for no time
 	}
 	return timeOf(least)
 }
 
-// purgedBefore returns a time before which no record can have expired, because a complete sweep
-// newer than the sample has deleted such records. The sample still has them. purgedBefore returns
-// the zero time if there was no such sweep.
+// purgedBefore returns a time such that records that expired before it are in the sample, but no
+// longer in the table. A complete sweep, with the default Grace, has deleted these records after
+// ANALYZE took the sample. purgedBefore returns the zero time if there was no such sweep.
 func purgedBefore(s Sweep, analyzed time.Time) time.Time {
 	if s.LastFinishedAt.IsZero() || !s.LastFinishedAt.After(analyzed) {
 		return time.Time{}
@@ -105,14 +105,15 @@ func purgedBefore(s Sweep, analyzed time.Time) time.Time {
 	return s.LastStartedAt.Add(-purgeGrace)
 }
 
-// distribution is the distribution of expires_at in the sample of the last analyze.
+// distribution is the distribution of expires_at in the sample that the last ANALYZE took.
 type distribution struct {
 	common      []time.Time // the most common values
-	frequencies []float64   // the share of rows with each of them
+	frequencies []float64   // the share of rows with each common value
 	bounds      []time.Time // the bounds of a histogram of the other rows, with buckets of equal size
 }
 
-// newDistribution reads the statistics of a part. If it cannot, reason says why.
+// newDistribution returns the distribution in the planner statistics of a part. If it cannot,
+// reason says why.
 func newDistribution(part statsdb.PartsRow) (d distribution, reason string) {
 	switch {
 	case !part.Readable:
@@ -136,14 +137,15 @@ func newDistribution(part statsdb.PartsRow) (d distribution, reason string) {
 	return d, ""
 }
 
-// infinite are the timestamps without a Go time. Only SQL written by hand stores them.
+// infinite maps the timestamps that Go cannot represent to times. Only SQL written by hand stores
+// such timestamps.
 var infinite = map[string]time.Time{
 	"infinity":  time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
 	"-infinity": time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC),
 }
 
-// parseTimes parses a JSON array of timestamps. JSON has one format of timestamps, whatever the
-// settings of the session.
+// parseTimes parses a JSON array of timestamps. In JSON, Postgres writes timestamps in one format,
+// whatever the settings of the session.
 func parseTimes(array string) ([]time.Time, error) {
 	if array == "" {
 		return nil, nil
@@ -167,9 +169,9 @@ func parseTimes(array string) ([]time.Time, error) {
 	return times, nil
 }
 
-// expired returns the share of rows that have expired, and how long ago the oldest of them did. It
-// leaves out the rows of the sample whose expiry is before the time purged, because a sweep has
-// deleted them since the sample was taken.
+// expired returns the share of rows that have expired, and how long ago the oldest of these rows
+// expired. It ignores rows of the sample that expired before the time purged, because a sweep has
+// deleted them since ANALYZE took the sample.
 func (d *distribution) expired(now, purged time.Time) (share float64, oldest time.Duration) {
 	histogram := 1.0 // the share of rows that the histogram covers
 	var past, gone float64

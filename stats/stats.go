@@ -1,14 +1,14 @@
-// Package stats reads how the tables of idem are doing: how many records there are, how many of
-// them have expired, how far the purge is, what is in progress, and which messages and operations
-// need a person. Package idemotel exports these figures as gauges, and the command idem stats
-// prints them.
+// Package stats reads figures about the tables of idem: how many records there are, how many of
+// them have expired, how far the purge is, what is in progress, and how many messages and
+// operations need a person. Package idemotel exports these figures as gauges, and the command idem
+// stats prints them.
 //
 //	s, err := stats.Read(ctx, pool)
 //
 // Read takes milliseconds on a table of a hundred million records, because it reads no record. The
 // figures come from the catalog, the planner statistics, the locks and short index scans. A Figure
-// says whether its value is exact, an estimate or unknown, and why. A role that may not read a
-// table still gets every figure that needs no access to it.
+// says whether its value is exact, an estimate or unknown. If the value is not exact, the Figure
+// says why. A role that may not read a table still gets every figure that needs no access to it.
 package stats
 
 import (
@@ -26,7 +26,7 @@ import (
 // ErrNoSchema means that the database has no table idem.records.
 var ErrNoSchema = errors.New("stats: the database has no table idem.records; run the migrations of package migrations")
 
-// Stats are the figures of one moment.
+// Stats are the figures that one call of Read has read.
 type Stats struct {
 	ReadAt     time.Time // by the clock of the database
 	Records    Records
@@ -34,7 +34,7 @@ type Stats struct {
 	InFlight   InFlight
 	Operations Figure[Operations]
 	Messages   Figure[Messages]
-	Acts       Figure[[]ActCount] // acts of people in the last day, with an entry for each kind of act
+	Acts       Figure[[]ActCount] // manual actions in the last day, with an entry for each kind of act
 	Purge      Purge
 }
 
@@ -48,9 +48,9 @@ type DB interface {
 // Read reads the figures with seven statements. It returns ErrNoSchema if the migrations have not
 // been run.
 //
-// If db is a transaction and the role may not read a table, the transaction is aborted when Read
-// returns. Read then reports the figures of that table, and those of the statements after it, as
-// unknown.
+// If db is a transaction and the role may not read a table, the failed statement aborts the
+// transaction. Read then reports the figures of this table, and the figures of all later
+// statements, as unknown.
 func Read(ctx context.Context, db DB) (Stats, error) {
 	parts, err := statsdb.Parts(ctx, db)
 	if err != nil {
@@ -69,8 +69,8 @@ func Read(ctx context.Context, db DB) (Stats, error) {
 	}
 	s := Stats{ReadAt: timeOf(parts[0].At), InFlight: newInFlight(inFlight), Tables: newTables(tables)}
 
-	// In a transaction a refused statement makes all later ones fail. So the first refusal is the
-	// reason for all of them.
+	// In a transaction a refused statement makes all later statements fail. So after a refusal the
+	// later statements are not sent, and their figures are unknown for the same reason.
 	sweeps, err := statsdb.Sweeps(ctx, db)
 	if s.Purge.Sweeps, err = newSweeps(sweeps, s.ReadAt, err); err != nil {
 		return Stats{}, err
@@ -103,14 +103,14 @@ func Read(ctx context.Context, db DB) (Stats, error) {
 // "idem.stats/1".
 const tryReadLock int64 = -2784471438544736350
 
-// TryRead calls Read unless another process is in TryRead on the same database. ok is false then,
-// and nothing is read. Use it where many processes export the same figures.
+// TryRead calls Read, unless another process is running TryRead on the same database. In that case
+// TryRead reads nothing and ok is false. Use it where many processes export the same figures.
 func TryRead(ctx context.Context, pool *pgxpool.Pool) (s Stats, ok bool, err error) {
 	tx, err := pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return Stats{}, false, err
 	}
-	defer func() { // Nothing is written. The limit ends a rollback that the server does not answer.
+	defer func() { // Nothing was written. The timeout ends a ROLLBACK that the server does not answer.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		tx.Rollback(ctx)

@@ -1,37 +1,38 @@
-// Package canon writes JSON documents in canonical form: all documents with the same content have
-// the same text.
+// Package canon writes JSON documents in canonical form, so that all documents with the same
+// content have the same text.
 //
 // In canonical form
 //
 //   - there is no white space;
-//   - members are in the order of the bytes between the quotes of their names;
-//   - strings have \" and \\, \u00 and two lower-case hex digits for U+0000 to U+001F, and all else
-//     as it is in UTF-8;
-//   - numbers are an integer that does not end in 0, followed by e and the exponent unless that is
-//     0: 12, -15e-1, 1e3; zero is 0.
+//   - members of an object are sorted by the bytes of their names, without the quotes;
+//   - in strings, \" and \\ stand for the quote and the backslash, \u00 and two lower-case hex
+//     digits for U+0000 to U+001F; all other characters are unescaped UTF-8;
+//   - a number is an integer that does not end in 0, followed by e and the exponent unless the
+//     exponent is 0: 12, -15e-1, 1e3; the number zero is 0.
 //
-// Databases hold hashes of this form, so it is frozen.
+// This form must not change, because databases store hashes of it.
 package canon
 
 import (
 	"errors"
 )
 
-// Package idem exports both errors, so their texts begin with its name.
+// Package idem exports both errors, so their texts begin with "idem".
 var (
 	ErrDocument = errors.New("idem: invalid JSON document")
 	ErrPointer  = errors.New("idem: invalid JSON pointer")
 )
 
-// Append appends the canonical form of an object to dst and returns the extended buffer. The object
-// maps each pointer of the selection that is present in doc to its value. The value of the pointer
-// "" is the whole document.
+// Append appends a JSON object in canonical form to dst and returns the extended buffer. The object
+// has a member for each pointer of the selection that is present in doc. The name of the member is
+// the pointer, and its value is the value in doc. For the pointer "" that is the whole document.
 //
-// Append checks all of doc, including parts that are not selected. It refuses what two readers may
-// understand differently with an error that wraps ErrDocument. The error has the reason and the
-// byte offset, and never quotes the document.
+// Append checks all of doc, including parts that are not selected. If two JSON parsers may
+// understand doc differently, Append returns an error that wraps ErrDocument. The error contains
+// the reason and the byte offset, and never quotes the document.
 //
-// Time and memory grow linearly with the length of doc, because clients choose its shape.
+// Time and memory grow linearly with the length of doc, whatever its structure, because clients
+// choose the structure.
 func Append(dst, doc []byte, selection Selection) ([]byte, error) {
 	w := rewriter{
 		doc:     doc,

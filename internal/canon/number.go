@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-const maxExponent = 1e15 // far below the limits of an int64: see exponent
+const maxExponent = 1e15 // far below the maximum int64, because exponents are adjusted after parsing: see exponent
 
 func (w *rewriter) number() error {
 	start := w.pos
@@ -42,9 +42,8 @@ func (w *rewriter) digits() []byte {
 }
 
 // exponent reads the exponent of a number, if there is one. An exponent that does not fit into an
-// int64 becomes the nearest int64. appendNumber later adjusts the exponent by numbers of digits.
-// The result is still beyond maxExponent in one direction or, if the adjustment overflows, in the
-// other.
+// int64 becomes the nearest int64. appendNumber later adds or subtracts numbers of digits. The
+// result is then still out of range, even if the adjustment overflows.
 func (w *rewriter) exponent() (int64, error) {
 	if !w.accept('e') && !w.accept('E') {
 		return 0, nil
@@ -60,8 +59,8 @@ func (w *rewriter) exponent() (int64, error) {
 	return n, nil
 }
 
-// appendNumber appends a number and reports whether its exponent is in range. It counts and trims
-// digits instead of computing with them, which is exact and takes linear time.
+// appendNumber appends a number and reports whether its exponent is in range. It never converts the
+// digits to a number, but only counts and trims them. This is exact and takes linear time.
 func (w *rewriter) appendNumber(negative bool, integer, fraction []byte, exponent int64) bool {
 	integer = bytes.TrimLeft(integer, "0")
 	fraction = bytes.TrimRight(fraction, "0")

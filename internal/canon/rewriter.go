@@ -2,17 +2,17 @@ package canon
 
 import "fmt"
 
-const maxDepth = 256 // bounds how often a byte is copied, because each object around it copies it: see arrange
+const maxDepth = 256 // limits how often a byte is copied: each object around the byte copies it, see arrange
 
 // rewriter reads a document once and writes its canonical form.
 type rewriter struct {
 	doc     []byte
 	pos     int
-	depth   int // arrays and objects that are open
+	depth   int // the number of open arrays and objects
 	out     []byte
-	members []member // of all open objects, those of the innermost one last
+	members []member // the members of all open objects; the members of the innermost object are last
 
-	dst      []byte // the result of Append: each selected pointer with its value
+	dst      []byte // the result of Append: a member for each selected pointer
 	selected []member
 }
 
@@ -39,7 +39,8 @@ func (w *rewriter) skipSpace() {
 	}
 }
 
-// peek returns the next byte. At the end it returns 0, which is in no token.
+// peek returns the next byte. At the end of the document it returns 0, which no JSON token
+// contains.
 func (w *rewriter) peek() byte {
 	if w.pos == len(w.doc) {
 		return 0
@@ -47,7 +48,7 @@ func (w *rewriter) peek() byte {
 	return w.doc[w.pos]
 }
 
-// accept reads the next byte if it is b, and reports whether it is.
+// accept reads the next byte if it equals b, and reports whether it has read it.
 func (w *rewriter) accept(b byte) bool {
 	if w.peek() != b {
 		return false

@@ -7,16 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// Selection says which parts of a document matter. Select makes one. It may be kept and shared.
+// Selection says which parts of a document Append writes. Select returns a Selection, which may be
+// used for many documents.
 //
-// Its pointers are sorted, so that pointers to parts of a value follow the pointer to the value. A
-// pointer with drop removes its value from the values of the other pointers.
+// The pointers of a Selection are sorted, so that a pointer to a value comes before the pointers to
+// parts of the value. A pointer with drop excludes its value from the values of the other pointers.
 type Selection []Pointer
 
-// Select returns a Selection of the values at the included pointers, except the values at the
-// excluded pointers. If included is empty, the whole document is included. Select keeps neither
-// slice. If an excluded pointer removes the whole value of an included one, the error wraps
-// ErrPointer.
+// Select returns a Selection of the values at the included pointers, without the values at the
+// excluded pointers. If included is empty, the whole document is included. Select does not retain
+// the slices. If an excluded pointer removes the whole value of an included pointer, the error
+// wraps ErrPointer.
 func Select(included, excluded []Pointer) (Selection, error) {
 	all := make([]Pointer, 0, len(excluded)+max(len(included), 1))
 	for _, p := range excluded {
@@ -31,12 +32,13 @@ func Select(included, excluded []Pointer) (Selection, error) {
 	return outermost(all)
 }
 
-// outermost removes each included pointer that is inside another included pointer. It does the same
-// with the excluded pointers. It returns an error if an included pointer is inside an excluded one.
+// outermost removes each included pointer that is inside another included pointer, and each
+// excluded pointer that is inside another excluded pointer. It returns an error if an included
+// pointer is inside an excluded pointer.
 func outermost(sorted []Pointer) (Selection, error) {
-	// In sorted order, a pointer follows all pointers that contain it, and what lies between two
-	// such pointers is inside the first. So if any pointer of a list contains p, the last pointer
-	// kept of that list contains p.
+	// In sorted order, all pointers inside a pointer follow it directly. So it is enough to compare
+	// p with the last included pointer that was kept: if any included pointer contains p, the last
+	// one does. The same is true of excluded pointers.
 	var only, without *Pointer
 	kept := sorted[:0]
 	for _, p := range sorted {
@@ -56,7 +58,7 @@ func outermost(sorted []Pointer) (Selection, error) {
 	return kept, nil
 }
 
-// below returns the pointers that have token at depth. pointers are sorted.
+// below returns those of the sorted pointers whose token at depth equals token.
 func below(pointers []Pointer, depth int, token []byte) []Pointer {
 	other := func(p Pointer) bool { return p.tokens[depth] != string(token) }
 	for len(pointers) > 0 && other(pointers[0]) {
@@ -71,8 +73,8 @@ func below(pointers []Pointer, depth int, token []byte) []Pointer {
 // Pointer is a JSON pointer (RFC 6901). The zero Pointer is "", which points to the whole document.
 type Pointer struct {
 	text   string
-	tokens []string // in canonical form, so that they can be compared with canonical names
-	drop   bool     // see Selection
+	tokens []string // in canonical form, so that they can be compared with the canonical names of members
+	drop   bool     // exclude the value: see Selection
 }
 
 var unescapeToken = strings.NewReplacer("~0", "~", "~1", "/")

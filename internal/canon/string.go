@@ -29,7 +29,7 @@ func (w *rewriter) string() error {
 	}
 }
 
-// isPlain reports whether b is a character of a string that is copied as it is.
+// isPlain reports whether b, a byte in a string, is a character that is copied as it is.
 func isPlain(b byte) bool { return ' ' <= b && b < utf8.RuneSelf && b != '"' && b != '\\' }
 
 // character reads a character of a string that isPlain rejects: an escape sequence or a character
@@ -70,7 +70,7 @@ func (w *rewriter) escape() (rune, error) {
 	return r, nil
 }
 
-// codeUnit reads \u and four hex digits. It returns -1 if they are not there.
+// codeUnit reads \u and four hex digits. It returns -1 if the document continues otherwise.
 func (w *rewriter) codeUnit() rune {
 	rest := w.doc[w.pos:]
 	if len(rest) < 6 || rest[0] != '\\' || rest[1] != 'u' {
@@ -84,7 +84,7 @@ func (w *rewriter) codeUnit() rune {
 	return rune(n)
 }
 
-// appendString appends a string in canonical form.
+// appendString appends s in canonical form, as a string with quotes.
 func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for _, r := range s {

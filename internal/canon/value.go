@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// value reads a value. pointers are the pointers to the value and to parts of it. drop reports
-// whether the value is to be removed.
+// value reads a value and appends it to w.out. pointers are the pointers to the value and to its
+// parts. drop reports whether the caller must remove the value again.
 func (w *rewriter) value(pointers []Pointer) (drop bool, err error) {
 	var here *Pointer
 	if len(pointers) > 0 && len(pointers[0].tokens) == w.depth {
@@ -48,7 +48,7 @@ func (w *rewriter) literal(word string) error {
 	return nil
 }
 
-// pick adds a selected pointer and its value to the result of Append.
+// pick adds a member to the result of Append: a selected pointer and its value.
 func (w *rewriter) pick(pointer string, value []byte) {
 	m := member{start: len(w.dst)}
 	w.dst = appendString(w.dst, pointer)
@@ -61,7 +61,7 @@ func (w *rewriter) pick(pointer string, value []byte) {
 // member is the position of an object's member in the canonical text.
 type member struct {
 	start, nameEnd, end int
-	offset              int // of the name in the document
+	offset              int // the offset of the name in the document
 	drop                bool
 }
 
@@ -105,14 +105,15 @@ func (w *rewriter) member(pointers []Pointer) (err error) {
 	return err
 }
 
-// arrange sorts the members at the end of text, removes those to be dropped, and puts commas
-// between the others.
+// arrange sorts the members, which are the last part of text. It removes the members with drop and
+// puts commas between the others.
 func (w *rewriter) arrange(text []byte, members []member) ([]byte, error) {
 	if len(members) == 0 || len(members) == 1 && !members[0].drop {
 		return text, nil
 	}
-	// The sorted members are appended behind the unsorted ones and then moved to their place. So each
-	// object copies its text twice and allocates nothing, as long as text has room.
+	// The sorted members are appended behind the unsorted members and then moved to the place of
+	// the unsorted members. So each object copies its text twice, and allocates nothing while text
+	// has capacity.
 	start, end := members[0].start, len(text)
 	name := func(m member) []byte { return text[m.start+1 : m.nameEnd-1] }
 	slices.SortFunc(members, func(a, b member) int { return bytes.Compare(name(a), name(b)) })

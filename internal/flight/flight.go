@@ -1,7 +1,8 @@
-// Package flight makes calls of one process that want the same thing wait for one another. One call
-// leads, and the others follow: they wait, and use only memory. This only saves work. If a leader
-// gives up, it wakes one follower, which leads next. The other followers keep waiting, so a change
-// of the leader costs the same for any number of followers.
+// Package flight makes calls of one process wait for one another if they have the same key. The
+// first call is the leader and does the work. The other calls are followers, which wait for its
+// result and use only memory. If a leader gives up, it wakes one follower, which becomes the
+// leader. The other followers keep waiting, so a change of the leader costs the same for any number
+// of followers.
 package flight
 
 import (
@@ -11,10 +12,10 @@ import (
 	"time"
 )
 
-// Group holds the flights in progress by their keys.
+// Group has the flights in progress by key.
 type Group[K comparable, V any] struct {
-	// Stuck reports whether a leader without a connection will have to wait for one. If Stuck is
-	// nil, every such leader counts as stuck.
+	// Stuck reports whether a leader that has no database connection yet must wait for a free one.
+	// If Stuck is nil, every leader without a connection counts as stuck.
 	Stuck func(K) bool
 
 	mu      sync.Mutex
@@ -25,22 +26,22 @@ type Group[K comparable, V any] struct {
 type Flight[K comparable, V any] struct {
 	group *Group[K, V]
 	key   K
-	asked atomic.Bool // the leader has a connection
+	asked atomic.Bool // the leader has a database connection
 
-	// Under the lock of the group.
+	// The fields below are guarded by the lock of the group.
 	followers  int
 	leaderless bool
 	isBusy     bool
-	busy       chan struct{} // closed when the key is known to be held; all channels are made for the first follower
-	next       chan struct{} // holds a token while there is no leader
+	busy       chan struct{} // closed when the key is in progress elsewhere; the first follower makes all channels
+	next       chan struct{} // has an element while there is no leader
 	done       chan struct{} // closed when value is set
 	value      V
 	note       string
 }
 
-// Join returns the flight of key. If key has none, Join makes the parameter own its flight, and the
-// caller leads: it must call Finish or Abandon, even if it panics. Otherwise the caller follows: it
-// must call Wait or Leave.
+// Join returns the flight of key. If key has no flight, Join registers own as its flight, and the
+// caller becomes the leader, which must call Finish or Abandon, even if it panics. Otherwise the
+// caller becomes a follower, which must call Wait or Leave.
 func (g *Group[K, V]) Join(key K, own *Flight[K, V]) (f *Flight[K, V], leads bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,25 +68,26 @@ func (f *Flight[K, V]) follow() {
 	}
 }
 
-// MarkAsked notes that the leader has a connection on which it asks the database. Such a leader is
-// not stuck.
+// MarkAsked notes that the leader has a connection and is asking the database, so that it does not
+// count as stuck.
 func (f *Flight[K, V]) MarkAsked() { f.asked.Store(true) }
 
-// SetNote stores a note for the next leader.
+// SetNote stores a note that the next leader of the flight can read.
 func (f *Flight[K, V]) SetNote(note string) {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
 	f.note = note
 }
 
-// Note returns the note that an earlier leader has stored last with SetNote, or "".
+// Note returns the latest note that a leader of the flight has stored with SetNote, or "".
 func (f *Flight[K, V]) Note() string {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
 	return f.note
 }
 
-// MarkBusy notes that the key is held. Followers that do not want to wait return.
+// MarkBusy notes that the key is in progress elsewhere. Followers that do not want to wait then
+// return Busy.
 func (f *Flight[K, V]) MarkBusy() {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
@@ -98,7 +100,8 @@ func (f *Flight[K, V]) MarkBusy() {
 	}
 }
 
-// Finish ends the flight. Every follower gets copied(value), which is called once for all of them.
+// Finish ends the flight. Every follower gets the result of copied(value). Finish calls copied once
+// for all followers.
 func (f *Flight[K, V]) Finish(value V, copied func(V) V) {
 	f.group.mu.Lock()
 	delete(f.group.flights, f.key)
@@ -110,8 +113,8 @@ func (f *Flight[K, V]) Finish(value V, copied func(V) V) {
 	}
 }
 
-// Abandon ends the work of the leader without a value. One follower leads next. If there are no
-// followers, the flight ends.
+// Abandon ends the work of the leader without a value. One follower becomes the leader. If there
+// are no followers, the flight ends.
 func (f *Flight[K, V]) Abandon() {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
@@ -147,21 +150,22 @@ type Ending int
 // The endings of a wait.
 const (
 	Answered Ending = iota // the leader has finished with a value
-	Leading                // the caller leads now: it must call Finish or Abandon
-	Busy                   // the key is held, or the time is over
+	Leading                // the caller is the leader now: it must call Finish or Abandon
+	Busy                   // the key is in progress elsewhere, or the time to wait has passed
 	Left                   // the context has ended
 )
 
-// A follower that does not want to wait checks, every lookPause, whether the leader is stuck
-// without a connection. After maxLooks checks the follower gives up even if the leader has a
-// connection.
+// A follower that does not want to wait must still learn whether the key is in progress. Every
+// lookPause it checks whether the leader is stuck without a connection, and gives up if so. After
+// maxLooks checks it gives up in any case.
 const (
 	lookPause = 50 * time.Millisecond
 	maxLooks  = 20
 )
 
-// Wait waits for the leader, at most for the time remaining. If remaining is not positive, Wait
-// returns Busy as soon as the key is known to be held or the leader is stuck without a connection.
+// Wait waits for the leader, at most for the duration remaining. If remaining is not positive, Wait
+// returns Busy as soon as the key is known to be in progress elsewhere, or the leader is stuck
+// without a connection.
 func (f *Flight[K, V]) Wait(ctx context.Context, remaining time.Duration) (V, Ending) {
 	ending := f.wait(ctx, remaining)
 	f.leave(ending == Leading)
@@ -175,9 +179,9 @@ func (f *Flight[K, V]) Wait(ctx context.Context, remaining time.Duration) (V, En
 func (f *Flight[K, V]) isStuck() bool { return f.group.Stuck == nil || f.group.Stuck(f.key) }
 
 func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration) Ending {
-	// For a follower that wants to wait, busy stays nil, so that the select never receives from it.
-	// The timer of such a follower expires once, at the end of the wait. The timer of a follower
-	// that does not want to wait expires every lookPause.
+	// If the follower wants to wait, busy stays nil, so that the select never receives from it, and
+	// the timer expires once, at the end of the wait. If the follower does not want to wait, the
+	// timer expires every lookPause.
 	patient := remaining > 0
 	var busy chan struct{}
 	if !patient {

@@ -17,7 +17,8 @@ type Listener struct {
 	err    error
 }
 
-// Listen starts a listener. It closes a connection when serve returns.
+// Listen starts a listener, which calls serve for each connection and closes the connection when
+// serve returns.
 func Listen(serve func(l *Listener, client net.Conn)) (*Listener, error) {
 	tcp, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -31,8 +32,8 @@ func Listen(serve func(l *Listener, client net.Conn)) (*Listener, error) {
 // Addr returns the address that clients connect to.
 func (l *Listener) Addr() *net.TCPAddr { return l.tcp.Addr().(*net.TCPAddr) }
 
-// Keep registers another connection that Close has to close. It reports false, and closes the
-// connection, if the listener is closed.
+// Keep registers another connection, such as a connection to the server, that Close must close. If
+// the listener is already closed, Keep closes the connection and reports false.
 func (l *Listener) Keep(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +45,7 @@ func (l *Listener) Keep(conn net.Conn) bool {
 	return true
 }
 
-// Release closes a connection and forgets it.
+// Release closes a connection and unregisters it.
 func (l *Listener) Release(conn net.Conn) {
 	conn.Close()
 	l.mu.Lock()
@@ -52,8 +53,8 @@ func (l *Listener) Release(conn net.Conn) {
 	delete(l.open, conn)
 }
 
-// Close closes all connections and returns when every call of serve has returned. Its error is that
-// of accepting.
+// Close closes all connections and returns when every call of serve has returned. It returns the
+// error with which the listener has stopped accepting connections, if there was one.
 func (l *Listener) Close() error {
 	l.tcp.Close()
 	l.mu.Lock()
@@ -72,7 +73,7 @@ func (l *Listener) accept(serve func(*Listener, net.Conn)) {
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
 				l.err = err
-				l.tcp.Close() // a refused connection is better than one that waits forever
+				l.tcp.Close() // let the system refuse connections instead of leaving them waiting forever
 			}
 			return
 		}

@@ -1,6 +1,6 @@
-// Package pgwire has what the proxies of this repository share: the framing of PostgreSQL's
-// protocol, the first packets of a connection, and a listener that ends everything when it is
-// closed. The bodies of messages are decoded with pgproto3.
+// Package pgwire has the code that the proxies of this repository share. It handles the framing of
+// PostgreSQL's protocol and the first packets of a connection. Its Listener closes all its
+// connections when it is closed. The bodies of messages are decoded with pgproto3.
 package pgwire
 
 import (
@@ -12,7 +12,8 @@ import (
 	"slices"
 )
 
-// Types of messages. The same letter can have two meanings, one for each direction.
+// Types of messages: first the messages of the client, then the messages of the server. The same
+// letter can have two meanings, one for each direction.
 const (
 	Bind         = 'B'
 	Close        = 'C'
@@ -52,11 +53,11 @@ type Message []byte
 // Kind returns the type byte.
 func (m Message) Kind() byte { return m[0] }
 
-// Body returns what follows the type and the length.
+// Body returns the bytes after the type and the length.
 func (m Message) Body() []byte { return m[headerLen:] }
 
-// ErrMalformed is wrapped by the error of Next if the header of the next message has an impossible
-// length.
+// ErrMalformed is wrapped by an error of Next or Greet if a message or startup packet has an
+// impossible length.
 var ErrMalformed = errors.New("malformed message")
 
 // Reader splits a byte stream into messages.
@@ -86,7 +87,8 @@ func (r *Reader) Next() (Message, error) {
 	return r.buf, err
 }
 
-// Ready reports whether the next message has arrived, so that Next does not wait.
+// Ready reports whether the next message has arrived completely or is malformed, so that Next would
+// not wait.
 func (r *Reader) Ready() bool {
 	if r.src.Buffered() < headerLen {
 		return false
@@ -96,13 +98,13 @@ func (r *Reader) Ready() bool {
 	return err != nil || r.src.Buffered() >= size
 }
 
-// Buffered reports whether bytes have arrived that Next has not returned.
+// Buffered reports whether bytes have been read that Next has not returned yet.
 func (r *Reader) Buffered() bool { return r.src.Buffered() > 0 }
 
-// Rest returns the bytes of an incomplete message after an error of Next.
+// Rest returns the bytes of an incomplete message. Call it after an error of Next.
 func (r *Reader) Rest() []byte { return r.buf }
 
-// size returns the size of a message with its header.
+// size returns the size of a message, including its header, which is head.
 func size(head []byte) (int, error) {
 	length := int64(binary.BigEndian.Uint32(head[1:]))
 	if length < 4 || length > 1<<30 {

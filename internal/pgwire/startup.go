@@ -21,9 +21,9 @@ const (
 
 const maxStartupLen = 10_000 // the limit of PostgreSQL itself
 
-// Greet reads the client's packets up to the first one that has to be passed to the server, and
-// returns that packet. It reads nothing behind the packet. It declines requests for TLS and GSS
-// encryption. cancel reports whether packet is a CancelRequest.
+// Greet reads the client's packets up to the first packet that must be passed to the server, and
+// returns this packet. It reads nothing after the packet. It declines requests for TLS and GSS
+// encryption. cancel reports whether the packet is a CancelRequest.
 func Greet(client io.ReadWriter) (packet []byte, cancel bool, err error) {
 	for {
 		packet, code, err := readStartup(client)
@@ -41,7 +41,8 @@ func Greet(client io.ReadWriter) (packet []byte, cancel bool, err error) {
 	}
 }
 
-// readStartup reads one packet. code is the protocol version or a request code.
+// readStartup reads one packet of the startup phase. code is the protocol version or a request
+// code.
 func readStartup(r io.Reader) (packet []byte, code uint32, err error) {
 	packet = make([]byte, 8)
 	if _, err := io.ReadFull(r, packet); err != nil {
@@ -57,7 +58,8 @@ func readStartup(r io.Reader) (packet []byte, code uint32, err error) {
 }
 
 // Dial connects to the server of config. It uses TLS if config has a TLS configuration. If the
-// server has no TLS, Dial continues without it if config allows that (sslmode=prefer).
+// server declines TLS, Dial continues without TLS, provided that config allows this
+// (sslmode=prefer).
 func Dial(ctx context.Context, config *pgconn.Config) (net.Conn, error) {
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	server, err := new(net.Dialer).DialContext(ctx, network, address)
@@ -94,14 +96,15 @@ func plainAllowed(config *pgconn.Config) bool {
 	return false
 }
 
-// CloseWrite ends the stream to the other side.
+// CloseWrite ends the stream to the other side, and leaves the stream from the other side open.
 func CloseWrite(conn net.Conn) {
 	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()
 	}
 }
 
-// Reset closes a TCP connection with RST in place of FIN, so that the other side notices at once.
+// Reset closes a TCP connection with RST instead of FIN, so that the other side notices at once.
+// Any other connection is closed normally.
 func Reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		tcp.SetLinger(0)

@@ -11,11 +11,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// planAge is the maximum age of the plan of a Statement with Replan when its connection is given
-// back.
+// planAge is the maximum age of the plan of a Statement whose field Replan is set. A plan that is
+// older is renewed, usually when its connection is returned to the pool.
 const planAge = 2 * time.Second
 
-// The names under which a connection keeps data that is too costly to compute each time.
+// The keys of data in the custom data of a connection.
 const (
 	modeOfConn     = "github.com/idem-go/idem: exec mode"
 	preparedOnConn = "github.com/idem-go/idem: prepared"
@@ -29,7 +29,8 @@ type prepared struct {
 
 type preparedSet map[*Statement]*prepared
 
-// preparedOn returns the prepared statements of a connection, which may be nil.
+// preparedOn returns the statements that this package has prepared on a connection. The result may
+// be nil.
 func preparedOn(conn *pgx.Conn) preparedSet {
 	known, _ := conn.PgConn().CustomData()[preparedOnConn].(preparedSet)
 	return known
@@ -64,9 +65,9 @@ func unprepared(conn *pgx.Conn, statements []*Statement) (cold []*Statement) {
 	return cold
 }
 
-// Prepare prepares statements on a connection whose exec mode prepares statements. It takes one
-// round trip, once per connection, and sends the commands in ahead first. If there is nothing to
-// prepare, it sends nothing.
+// Prepare prepares the statements that the connection has not prepared yet, in one round trip. It
+// sends the commands in ahead first. If the statements are prepared, or if the exec mode of the
+// connection does not use prepared statements, Prepare sends nothing.
 func Prepare(ctx context.Context, conn *pgx.Conn, statements []*Statement, ahead ...*Ahead) error {
 	cold := unprepared(conn, statements)
 	if len(cold) == 0 {
@@ -75,7 +76,7 @@ func Prepare(ctx context.Context, conn *pgx.Conn, statements []*Statement, ahead
 	return replace(ctx, conn, ahead, nil, cold)
 }
 
-// preparedForUpdate returns the prepared statements of a connection, never nil.
+// preparedForUpdate is preparedOn, but never returns nil, so that the caller can add statements.
 func preparedForUpdate(conn *pgx.Conn) preparedSet {
 	known := preparedOn(conn)
 	if known == nil {
@@ -85,10 +86,10 @@ func preparedForUpdate(conn *pgx.Conn) preparedSet {
 	return known
 }
 
-// text returns the SQL to prepare. With Replan it has a comment that changes every planAge.
-// PgBouncer prepares a text once for all its clients, even if they deallocate it, so a new plan
-// needs another text. The text is the same for all clients, which would otherwise evict each
-// other's statements.
+// text returns the SQL to prepare. For a Statement with Replan, it adds a comment that changes
+// every planAge. PgBouncer prepares the same text only once, even if clients deallocate the
+// statement, so a new plan needs another text. At any moment all clients use the same text, because
+// different texts would evict each other from PgBouncer's cache.
 func (s *Statement) text() string {
 	if !s.Replan {
 		return s.SQL
@@ -99,7 +100,7 @@ func (s *Statement) text() string {
 // MustReplan reports whether Replan would send something.
 func MustReplan(conn *pgx.Conn) bool { return len(outdated(conn)) > 0 }
 
-// outdated returns the statements whose plans are too old.
+// outdated returns the prepared statements with Replan whose plans are too old.
 func outdated(conn *pgx.Conn) (due []*Statement) {
 	for s, p := range preparedOn(conn) {
 		if s.Replan && time.Since(p.planned) > planAge {
@@ -110,17 +111,17 @@ func outdated(conn *pgx.Conn) (due []*Statement) {
 }
 
 // Replan deallocates the statements whose plans are too old, and prepares them again. It takes one
-// round trip, and sends the commands in ahead first. A pooler may give statements its own names and
-// reuse them by their text. So Replan sends protocol messages instead of SQL, and a text that
-// differs from the old one.
+// round trip, and sends the commands in ahead first. A pooler may rename prepared statements and
+// reuse them by their text. So Replan sends protocol messages instead of SQL, and changes the text
+// of the statements.
 func Replan(ctx context.Context, conn *pgx.Conn, ahead ...*Ahead) error {
 	due := outdated(conn)
 	return replace(ctx, conn, ahead, due, due)
 }
 
-// Renew prepares statements on a connection that may have lost its prepared statements: the program
-// has deallocated them, or has altered a table. It deallocates all statements that were prepared on
-// the connection. It takes one round trip.
+// Renew prepares statements again on a connection whose prepared statements no longer work, because
+// the program has deallocated them or has altered a table. In the same round trip it first
+// deallocates all statements that this package has prepared on the connection.
 func Renew(ctx context.Context, conn *pgx.Conn, statements []*Statement) error {
 	if execMode(conn) != pgx.QueryExecModeCacheStatement {
 		return nil
@@ -147,8 +148,9 @@ func (a *Ahead) read(pipeline *pgconn.Pipeline) error {
 	return err
 }
 
-// replace sends the commands ahead, deallocates old and prepares fresh. After an error the rest is
-// not done. The prepared statements that the connection records always match those of the server.
+// replace executes the commands in ahead, deallocates the statements in old and prepares the
+// statements in fresh. After an error the server skips the rest. The preparedSet of the connection
+// is updated after each answer, so that it matches the server even after an error.
 func replace(ctx context.Context, conn *pgx.Conn, ahead []*Ahead, old, fresh []*Statement) error {
 	pipeline := conn.PgConn().StartPipeline(ctx)
 	for _, a := range ahead {
@@ -170,7 +172,7 @@ func replace(ctx context.Context, conn *pgx.Conn, ahead []*Ahead, old, fresh []*
 	return err
 }
 
-// readReplaced reads the answers to replace.
+// readReplaced reads the answers to the messages that replace has sent.
 func readReplaced(pipeline *pgconn.Pipeline, known preparedSet, ahead []*Ahead, old, fresh []*Statement) error {
 	for _, a := range ahead {
 		if err := a.read(pipeline); err != nil {
@@ -191,7 +193,7 @@ func readReplaced(pipeline *pgconn.Pipeline, known preparedSet, ahead []*Ahead, 
 	return nil
 }
 
-// readPrepared reads the answer to the preparation of s and records s.
+// readPrepared reads the answer to the preparation of s and adds s to known.
 func readPrepared(known preparedSet, s *Statement, pipeline *pgconn.Pipeline) error {
 	result, err := pipeline.GetResults()
 	if err != nil {
@@ -206,7 +208,8 @@ func readPrepared(known preparedSet, s *Statement, pipeline *pgconn.Pipeline) er
 	return nil
 }
 
-// explainDuplicate adds to err what to do if the session has a statement of that name already.
+// explainDuplicate adds an explanation to err if the session already has a prepared statement with
+// this name.
 func explainDuplicate(name string, err error) error {
 	const duplicatePreparedStatement = "42P05"
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != duplicatePreparedStatement {

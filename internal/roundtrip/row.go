@@ -34,7 +34,8 @@ func (r *Row) take() (value []byte, isBinary bool) {
 // Skip skips a value.
 func (r *Row) Skip() { r.take() }
 
-// Text returns a string. A string that equals one of expected is not copied.
+// Text reads the next value as a string. If the value equals one of expected, Text returns that
+// string and allocates nothing.
 func (r *Row) Text(expected ...string) string {
 	value, _ := r.take()
 	for _, s := range expected {
@@ -62,7 +63,7 @@ func (r *Row) Int() int {
 // Int64 reads the next value, an integer in text format.
 func (r *Row) Int64() int64 { return int64(r.Int()) }
 
-// Bytes returns a copy of a bytea, or nil for NULL.
+// Bytes reads the next value, a bytea, and returns a copy of it, or nil for NULL.
 func (r *Row) Bytes() []byte {
 	value, isBinary := r.take()
 	switch {
@@ -76,11 +77,12 @@ func (r *Row) Bytes() []byte {
 	return decoded
 }
 
-// microsecondsTo2000 is the epoch of timestamps in binary format: 2000-01-01.
+// microsecondsTo2000 is the time from 1970-01-01 to 2000-01-01, the epoch of timestamps in binary
+// format.
 const microsecondsTo2000 = 946684800 * 1_000_000
 
-// Time returns a timestamp in binary format, or in the text format of timestamptz_send. It returns
-// the zero time for NULL.
+// Time reads the next value, a timestamp in binary format or the bytea that timestamptz_send
+// returns. It returns the zero time for NULL.
 func (r *Row) Time() time.Time {
 	value, isBinary := r.take()
 	if value == nil {
@@ -95,20 +97,20 @@ func (r *Row) Time() time.Time {
 		r.Fail(fmt.Errorf("a timestamp of %d bytes", len(value)))
 		return time.Time{}
 	}
-	at := min(int64(binary.BigEndian.Uint64(value)), math.MaxInt64-microsecondsTo2000) // infinity becomes the last time
+	at := min(int64(binary.BigEndian.Uint64(value)), math.MaxInt64-microsecondsTo2000) // infinity becomes the maximum
 	return time.UnixMicro(at + microsecondsTo2000).UTC()
 }
 
-// Fail makes err the error of the trip, unless err is nil. Call it if a value that was read is
-// invalid.
+// Fail makes err the error of the trip, unless err is nil or an error has occurred before. Call it
+// if a value of the row is invalid.
 func (r *Row) Fail(err error) {
 	if err != nil && r.err == nil {
 		r.err = fmt.Errorf("idem: stored record: %w", err)
 	}
 }
 
-// decodeBytea decodes both text forms of a bytea. They cannot be confused: the escape form doubles
-// a backslash, so only the hexadecimal form begins with \x.
+// decodeBytea decodes both text forms of a bytea. They cannot be confused, because only the
+// hexadecimal form begins with \x: the escape form doubles each backslash.
 func decodeBytea(text string) ([]byte, error) {
 	if digits, ok := strings.CutPrefix(text, `\x`); ok {
 		return hex.DecodeString(digits)

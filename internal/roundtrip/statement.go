@@ -13,25 +13,25 @@ import (
 type Statement struct {
 	SQL     string
 	Params  []Param
-	Results []int16 // Text or Binary, for each column
+	Results []int16 // the format of each column: Text or Binary
 
-	// Name is the name under which a connection prepares the statement. It must not be the text of
-	// the SQL, because pgx would use the prepared statement for the caller's queries of that text.
-	// A statement without a name is never prepared.
+	// Name is the name under which a connection prepares the statement. It must differ from SQL.
+	// Otherwise pgx would use the prepared statement for queries of the application with the same
+	// text. A statement without a name is never prepared.
 	Name string
 
-	// Replan makes a connection prepare the statement again from time to time. It is for statements
-	// with a choice of plans: a generic plan that was made when a table was small is kept until the
-	// next ANALYZE, even if the table grows.
+	// Replan makes a connection prepare the statement again from time to time. Set it for a
+	// statement that has more than one possible plan. Otherwise Postgres keeps a generic plan that
+	// it made when the table was small until the next ANALYZE, even if the table grows.
 	Replan bool
 
 	formats []int16
-	simple  string // the text for the simple protocol
+	simple  string // SQL for the simple protocol
 }
 
-// moments replaces the marks around a timestamp in a result by functions whose text output does not
-// depend on the settings of the session. In the extended protocol the marks are comments, because
-// timestamps are sent in binary format.
+// moments rewrites SQL for the simple protocol, in which results are text. It replaces the SQL
+// comments around each timestamp in a result by a function call. The text that this call returns
+// does not depend on the settings of the session.
 var moments = strings.NewReplacer("/*moment*/", "pg_catalog.timestamptz_send(", "/**/", ")::pg_catalog.bytea")
 
 // Param is the format of a parameter.
@@ -50,7 +50,7 @@ const (
 	Binary = pgx.BinaryFormatCode
 )
 
-// New returns the statement s with its derived fields. It must not be changed afterwards.
+// New returns a copy of s with its derived fields set. The result must not be changed.
 func New(s Statement) *Statement {
 	s.formats = make([]int16, len(s.Params))
 	for i, param := range s.Params {
@@ -65,14 +65,14 @@ func New(s Statement) *Statement {
 // Command returns a statement without parameters and results.
 func Command(name, sql string) *Statement { return New(Statement{Name: name, SQL: sql}) }
 
-// placeholder matches a parameter, or a name in double quotes, which may contain what looks like a
-// parameter.
+// placeholder matches a parameter such as $1. It also matches a whole name in double quotes,
+// because the name may contain text that looks like a parameter.
 var placeholder = regexp.MustCompile(`"[^"]*"|\$\d+`)
 
-// interpolate writes the values into the statement as literals. The simple protocol needs that, and
-// so do sessions whose encoding is not UTF-8. The SQL casts every parameter, so a literal gets the
-// type of the parameter. Values that are not plain are written in hexadecimal, which no setting of
-// the session changes.
+// interpolate replaces the parameters in sql by the values, as literals. It is used for the simple
+// protocol, and for sessions whose encoding is not UTF-8. The SQL casts every parameter, so a
+// literal gets the right type. Values of a TextParam or BytesParam are written in hexadecimal,
+// which has the same meaning under all settings of the session.
 func interpolate(sql string, params []Param, values [][]byte) string {
 	return placeholder.ReplaceAllStringFunc(sql, func(name string) string {
 		if name[0] == '"' {

@@ -1,9 +1,10 @@
-// Package roundtrip sends several statements together and reads their answers together: one round
-// trip.
+// Package roundtrip sends several statements together and reads their answers together, in one
+// round trip.
 //
-// It works below pgx.Batch, which costs about as many allocations as everything else in a call. It
-// uses the exec mode of the connection, so it works behind any pooler that the application works
-// behind. Nothing that it sends or reads depends on the settings of the session.
+// It uses pgconn directly, because pgx.Batch would double the allocations of a call. It follows the
+// DefaultQueryExecMode of the connection, so it works behind every pooler behind which the
+// application works. The statements and their answers have the same meaning under all settings of
+// the session.
 package roundtrip
 
 import (
@@ -16,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Trip is a group of statements on one connection. It is used once: add statements, call Send, read
-// the answers in the same order, call End.
+// Trip is one round trip of a group of statements on one connection. Add the statements, call Send,
+// read the answers in the same order, and call End. A Trip cannot be used again.
 type Trip struct {
 	conn    *pgx.Conn
 	mode    pgx.QueryExecMode
@@ -61,7 +62,8 @@ func (t *Trip) Add(s *Statement, values ...[]byte) {
 	t.batch.ExecStatement(p.description, values, s.formats, s.Results)
 }
 
-// Values returns memory for the values of one statement. The next call of Values uses it again.
+// Values returns an empty list for the values of one statement. The next call of Values reuses its
+// memory.
 func (t *Trip) Values() *Values {
 	t.values.reset()
 	return &t.values
@@ -92,8 +94,8 @@ func (t *Trip) Send(ctx context.Context) {
 	t.results = t.conn.PgConn().ExecBatch(ctx, &t.batch)
 }
 
-// next returns the answer to the next statement. It returns nil if that statement or an earlier one
-// failed.
+// next returns the answer to the next statement. It returns nil if the trip already has an error,
+// or if there is no answer.
 func (t *Trip) next() *pgconn.ResultReader {
 	if t.err != nil {
 		return nil
@@ -124,14 +126,16 @@ func (t *Trip) Skip() pgconn.CommandTag {
 	return pgconn.CommandTag{}
 }
 
-// Row reads the answer to the next statement, which has at most one row, with scan. It reports
-// whether there was a row.
+// Row reads the answer to the next statement, which has at most one row. It calls scan to read the
+// row. It reports whether there was a row.
 func (t *Trip) Row(scan func(*Row)) bool { return t.read(scan, 1) > 0 && t.err == nil }
 
-// Rows reads the answer to the next statement, which may have many rows, with scan.
+// Rows reads the answer to the next statement, which may have many rows. It calls scan to read each
+// row.
 func (t *Trip) Rows(scan func(*Row)) { t.read(scan, math.MaxInt) }
 
-// read reads up to limit rows of the answer to the next statement, and returns how many there were.
+// read reads up to limit rows of the answer to the next statement, and returns how many rows it has
+// read.
 func (t *Trip) read(scan func(*Row), limit int) (n int) {
 	answer := t.next()
 	if answer == nil {

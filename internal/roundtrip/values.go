@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Values are the parameters of one statement in order. Trip.Values returns them. Trip.Add copies
-// them, so their memory serves the next statement.
+// Values are the parameters of one statement, in order. Trip.Values returns an empty list to fill.
+// Trip.Add copies the values, so the next statement can reuse the memory.
 type Values struct {
 	list [][]byte
-	text []byte // the memory that list points into; after it grew, list also points into the old memory
+	text []byte // the memory of the values in list; after text has grown, the earlier values are in its old memory
 
 	listRoom [16][]byte
 	textRoom [256]byte
 }
 
-// reset begins the values of another statement.
+// reset empties the list for another statement.
 func (v *Values) reset() {
-	if v.text == nil { // an empty value must not be nil, which is NULL
+	if v.text == nil { // an empty value must not be nil, because nil means NULL
 		v.list, v.text = v.listRoom[:0], v.textRoom[:0]
 	}
 	v.list, v.text = v.list[:0], v.text[:0]
@@ -26,20 +26,20 @@ func (v *Values) reset() {
 // List returns the values for Trip.Add.
 func (v *Values) List() [][]byte { return v.list }
 
-// add adds the value that was appended to text from start on.
+// add adds a value to the list: the part of text from start to the end.
 func (v *Values) add(start int) {
 	end := len(v.text)
 	v.list = append(v.list, v.text[start:end:end])
 }
 
-// Text adds a text.
+// Text adds a string.
 func (v *Values) Text(s string) {
 	start := len(v.text)
 	v.text = append(v.text, s...)
 	v.add(start)
 }
 
-// Bytes adds a bytea. nil is NULL.
+// Bytes adds a bytea, or NULL if b is nil.
 func (v *Values) Bytes(b []byte) { v.list = append(v.list, b) }
 
 // Int adds a number.
@@ -66,7 +66,7 @@ func (v *Values) Interval(d time.Duration) {
 	v.add(start)
 }
 
-// NullText adds a text, or NULL if s is nil.
+// NullText adds a string, or NULL if s is nil.
 func (v *Values) NullText(s *string) { addOrNull(v, s, v.Text) }
 
 // NullInt adds a number, or NULL if n is nil.

@@ -11,12 +11,13 @@ import (
 
 // Commit sends requests and COMMIT in one round trip.
 //
-// If ctx has ended, nothing is sent. If ctx ends later, Commit still waits for the answer, for as
-// long as Limits.Commit. After that it returns an *UnknownError and the COMMIT continues on its
-// connection. If a part of the answer has arrived by then, the connection is closed instead.
+// If ctx has ended, nothing is sent. If ctx ends later, Commit still waits for the answer, up to
+// Limits.Commit. After that it returns an *UnknownError and the COMMIT continues on its connection.
+// If a part of the answer has arrived by then, Commit closes the connection instead.
 //
-// A COMMIT is never canceled. A transaction that waits for a synchronous standby takes a
-// CancelRequest as "do not wait": the primary would then show as committed what no standby has.
+// A COMMIT is never canceled. While a COMMIT waits for a synchronous standby, Postgres takes a
+// CancelRequest as "do not wait". The primary would then show the transaction as committed although
+// no standby has it.
 //
 // After an *UnknownError the requests must not be used again, because their answers may still
 // arrive.
@@ -40,21 +41,21 @@ func (t *Tx) Commit(ctx context.Context, requests ...Request) error {
 	return t.commitInPlace(ctx, s, requests)
 }
 
-// slowWrite is shorter than the time after which pgx takes a write for blocked and starts to read
-// in the background.
+// slowWrite is the duration above which a write counts as slow. It is shorter than the time after
+// which pgx considers a write blocked and starts to read in the background.
 const slowWrite = 5 * time.Millisecond
 
-// commitInPlace sends requests and waits for the answer on the goroutine of the caller. Waking
-// another thread would take more processor time than all other work of the library in a call (make
-// bench/profile).
+// commitInPlace sends requests and waits for the answer on the goroutine of the caller. Another
+// goroutine would cost more processor time for the wakeup of its thread than all other work of the
+// library in a call (make bench/profile).
 //
-// To be able to give up, it waits until the socket is readable and only then reads. While nothing
-// has arrived, it can leave the read to another goroutine and return. Once a part of the answer has
-// arrived, it cannot: if the rest does not come in time, the connection is closed.
+// commitInPlace waits until the socket is readable, and only then reads. While nothing has arrived,
+// it can still leave the read to another goroutine and return. Once it reads, it can no longer do
+// that: if the rest of the answer does not arrive in time, it closes the connection.
 func (t *Tx) commitInPlace(ctx context.Context, s *socket, requests []Request) error {
 	pg := t.conn.PgConn()
 	d := newAnswerDeadline(ctx, t.engine.Limits.Commit, pg.Conn())
-	defer d.stop() // also if a handler of the caller panics
+	defer d.stop() // even if a notice handler of the application panics
 	begun := time.Now()
 	u := sendUncanceled(t.conn, requests)
 	slow := time.Since(begun) > slowWrite
@@ -71,11 +72,12 @@ func (t *Tx) commitInPlace(ctx context.Context, s *socket, requests []Request) e
 	return t.readAnswer(ctx, d, u)
 }
 
-// readAnswer reads the answer. If the answer stops halfway, the deadline interrupts the read.
+// readAnswer reads the answer to COMMIT. If only a part of the answer arrives, the deadline
+// interrupts the read.
 func (t *Tx) readAnswer(ctx context.Context, d *answerDeadline, u uncanceled) error {
 	err := u.read()
 	expired := d.stop()
-	if expired && t.conn.IsClosed() { // pgx takes seconds to close it, and the pool has to get its slot back at once
+	if expired && t.conn.IsClosed() { // pgx takes seconds to close the connection, but the pool needs its slot at once
 		t.dropConn()
 	}
 	if expired && err != nil && !refused(err) {
@@ -88,17 +90,19 @@ func (t *Tx) readAnswer(ctx context.Context, d *answerDeadline, u uncanceled) er
 type answerState int
 
 const (
-	// answerReady: a read does not block. The answer begins to arrive, or the read fails at once.
+	// answerReady: a read would not block. The answer has begun to arrive, or the read fails at
+	// once.
 	answerReady answerState = iota
-	// answerHidden: the socket cannot tell. pgx may read in the background after a slow write, or
-	// TLS may have read the end of the connection ahead.
+	// answerHidden: the socket does not show whether the answer has arrived. pgx may be reading in
+	// the background after a slow write, or TLS may already have read the end of the connection.
 	answerHidden
 	// answerMissing: nothing of the answer has arrived, and the deadline has expired.
 	answerMissing
 )
 
-// waitForAnswer waits until the answer begins to arrive or the deadline expires. Unless it returns
-// answerReady, it has stopped the deadline, so that the next reader can use the socket.
+// waitForAnswer waits until the answer begins to arrive or the deadline expires. If the result is
+// answerHidden or answerMissing, it has stopped the deadline, so that the next reader can use the
+// socket.
 func waitForAnswer(pg *pgconn.PgConn, s *socket, d *answerDeadline, slow bool) answerState {
 	if slow {
 		if d.stop() && pg.IsClosed() { // interrupted during the write
@@ -124,13 +128,13 @@ func waitForAnswer(pg *pgconn.PgConn, s *socket, d *answerDeadline, slow bool) a
 	return answerReady // the socket was closed
 }
 
-// readAheadWait is how long a COMMIT over TLS waits for its socket alone. TLS may have read the end
-// of the connection together with an earlier answer. Then nothing more arrives on the socket, and
-// only a read through TLS notices the end.
+// readAheadWait is how long a COMMIT over TLS waits for its socket to become readable before it
+// reads through TLS. TLS may have read the end of the connection together with an earlier answer.
+// Then nothing more arrives on the socket, and only a read through TLS notices the end.
 const readAheadWait = 200 * time.Millisecond
 
-// isQuiet reports whether pgx neither reads in the background, as it may after an earlier write,
-// nor has read ahead. With an ended context, SyncConn only looks and does not wait.
+// isQuiet reports whether pgx has no unread data and is not reading in the background, as it may
+// after an earlier write. With an ended context, SyncConn checks this without waiting.
 func isQuiet(pg *pgconn.PgConn) bool {
 	return !pg.IsBusy() && !pg.IsClosed() && pg.SyncConn(endedContext) == nil
 }
@@ -141,8 +145,8 @@ var endedContext = func() context.Context {
 	return ctx
 }()
 
-// commitInBackground runs trip, the round trip or the rest of it, on another goroutine. It waits
-// for trip until patience is over after the end of ctx.
+// commitInBackground runs trip, which is the round trip or the rest of it, on another goroutine.
+// After the end of ctx it waits for trip no longer than the duration patience.
 func (t *Tx) commitInBackground(ctx context.Context, patience time.Duration, trip func() error) error {
 	answers := make(chan answer, 1)
 	go answered(answers, trip)
@@ -166,15 +170,15 @@ func (t *Tx) noAnswer(ctx context.Context) error {
 	return &UnknownError{Err: fmt.Errorf("no answer came within %v after the end of the context: %w", t.engine.Limits.Commit, context.Cause(ctx))}
 }
 
-// committed returns the result of a COMMIT whose round trip returned err.
+// committed returns the result of Commit if its round trip returned err.
 //
 // An ordinary error of the server means that nothing was committed. Any other error leaves the
-// outcome unknown: the server reports the end of a session, and even its own crash, after the
-// commit has become durable. Some servers use an ordinary error to say that they do not know the
-// outcome.
+// outcome unknown, because the server may report the end of a session, or even its own crash, after
+// the commit has become durable. Some servers use an ordinary error to say that they do not know
+// the outcome.
 //
-// pgconn.SafeToRetry does not help. For a connection that broke while the answers of a batch were
-// read it says that nothing was sent (pgx 5.12).
+// pgconn.SafeToRetry cannot be used here. If a connection breaks while the answers of a batch are
+// read, it reports that nothing was sent (pgx 5.12).
 func (t *Tx) committed(c *commitStatement, err error) error {
 	switch {
 	case refused(err) && !(c.reached && uncertain(err)):

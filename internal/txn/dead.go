@@ -5,15 +5,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// deadConns counts the dead connections that one Open meets. After a restart of the server all
-// connections of a pool are dead. Open skips those without a pause and does not count them as
-// failures of the call. A new connection that dies is a failure.
+// deadConns counts the dead connections that one call of Open gets from the pool. After a restart
+// of the server all connections of a pool are dead. Open skips these connections without a pause,
+// and they do not count as failures of the call. A new connection that dies is a failure.
 type deadConns struct {
 	pool   *pgxpool.Pool
-	source Source // if there is no pool
-	idle   int    // idle connections of the source when Open met the first dead one
+	source Source // where connections come from if pool is nil
+	idle   int    // idle connections of the source when Open got the first dead connection
 	count  int32
-	dials  int64 // by the pool, when Open last met a dead connection that may be new
+	dials  int64 // connections that the pool had dialed at the latest call of skip
 }
 
 // mayTryAnother counts a dead connection and reports whether Open may take another one. A pool
@@ -23,8 +23,9 @@ func (d *deadConns) mayTryAnother() bool {
 	return d.pool == nil || d.count <= d.pool.Config().MaxConns
 }
 
-// skip reports whether conn, which is dead, was in the pool before this Open. If the pool has
-// dialed no connection since the last call, conn is an old one.
+// skip reports whether the dead connection conn may be skipped, because it was in the pool before
+// this Open. If the pool has dialed no connection since the previous call of skip, conn is an old
+// connection.
 func (d *deadConns) skip(conn *pgx.Conn) bool {
 	if !d.mayTryAnother() {
 		return false
@@ -42,8 +43,8 @@ func (d *deadConns) skip(conn *pgx.Conn) bool {
 	return first || !grown
 }
 
-// skipSourceConn skips one connection more than were idle, because a source does not say which
-// connections are new.
+// skipSourceConn is skip for a Source, which does not say which connections are new. It skips as
+// many connections as were idle, and one more.
 func (d *deadConns) skipSourceConn() bool {
 	if d.count == 1 {
 		d.idle = d.source.Idle()
@@ -51,7 +52,8 @@ func (d *deadConns) skipSourceConn() bool {
 	return int(d.count) <= 1+d.idle
 }
 
-// aliveOnConn marks a connection on which a transaction has begun before.
+// aliveOnConn is the key, in the custom data of a connection, that marks a connection on which a
+// transaction has begun before.
 const aliveOnConn = "github.com/idem-go/idem: alive"
 
 func markAlive(conn *pgx.Conn) {

@@ -21,14 +21,16 @@ type answerDeadline struct {
 	readLimit bool // limitReads has set a deadline
 }
 
-// newAnswerDeadline returns a deadline that interrupts conn limit after the end of ctx.
+// newAnswerDeadline returns a deadline that interrupts conn when the duration limit has passed
+// since the end of ctx.
 func newAnswerDeadline(ctx context.Context, limit time.Duration, conn net.Conn) *answerDeadline {
 	d := &answerDeadline{conn: conn, limit: limit}
 	d.unwatch = context.AfterFunc(ctx, d.begin)
 	return d
 }
 
-// startAnswerDeadline returns a deadline that interrupts conn limit from now, whatever the context.
+// startAnswerDeadline returns a deadline that interrupts conn when the duration limit has passed
+// from now on. It watches no context.
 func startAnswerDeadline(limit time.Duration, conn net.Conn) *answerDeadline {
 	d := &answerDeadline{conn: conn, limit: limit, unwatch: func() bool { return false }}
 	d.begin()
@@ -53,8 +55,8 @@ func (d *answerDeadline) interrupt() {
 	}
 }
 
-// limitReads makes reads of the socket fail after pause, even if the context has not ended. After
-// an interruption it does nothing.
+// limitReads makes reads of the socket fail after the duration pause, even if the context has not
+// ended. If the socket was already interrupted, limitReads does nothing.
 func (d *answerDeadline) limitReads(pause time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,7 +65,8 @@ func (d *answerDeadline) limitReads(pause time.Duration) {
 	}
 }
 
-// unlimitReads undoes limitReads, unless an interruption has replaced it.
+// unlimitReads removes the deadline of limitReads, unless an interruption has replaced that
+// deadline.
 func (d *answerDeadline) unlimitReads() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

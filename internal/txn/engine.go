@@ -10,10 +10,10 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// Engine opens transactions on a pool.
+// Engine opens transactions on connections of a pool or of a Source.
 type Engine struct {
 	Pool    *pgxpool.Pool // nil if Source has no pool
-	Source  Source        // of connections that another owner than Pool has, else nil
+	Source  Source        // takes connections from another owner than a pgx pool, such as database/sql; else nil
 	Options pgx.TxOptions
 	Limits  Limits
 
@@ -22,28 +22,29 @@ type Engine struct {
 
 	// BeginTimeout limits the first round trip of a transaction. After that time the statements are
 	// canceled, and Open returns ErrBlocked, or ErrUnanswered if the server does not confirm the
-	// cancellation. Zero is no limit.
+	// cancellation. Zero means no limit.
 	BeginTimeout time.Duration
 
-	// Rehearse runs each fn twice: see rehearsed.
+	// Rehearse makes each fn run twice, as a test that fn can run again: see rehearsed.
 	Rehearse bool
 
 	// Asker is notified once the engine has a connection. It may be nil.
 	Asker interface{ MarkAsked() }
 }
 
-// Limits bound what a transaction does beyond the caller's context.
+// Limits bound how long a transaction waits where the caller's context sets no limit or has ended.
 type Limits struct {
-	Acquire  time.Duration // the wait for a connection
-	Rollback time.Duration // a statement at the end of a transaction, such as ROLLBACK
-	Commit   time.Duration // the wait for the answer to COMMIT after the end of the context
+	Acquire  time.Duration // the maximum wait for a connection
+	Rollback time.Duration // the maximum duration of a statement at the end of a transaction, such as ROLLBACK
+	Commit   time.Duration // the maximum wait for the answer to COMMIT after the end of the context
 }
 
 // DefaultLimits are the limits of all transactions outside tests.
 var DefaultLimits = Limits{Acquire: 30 * time.Second, Rollback: 5 * time.Second, Commit: 5 * time.Second}
 
-// acquire takes a connection. It limits the wait even if ctx has no deadline: a Do inside the fn of
-// another Do, on an exhausted pool, would wait for itself.
+// acquire takes a connection. It limits the wait even if ctx has no deadline. Otherwise a Do inside
+// the fn of another Do would wait forever on an exhausted pool, because the outer Do holds a
+// connection.
 func (e *Engine) acquire(ctx context.Context) (Lease, error) {
 	bounded, cancel := context.WithTimeout(ctx, e.Limits.Acquire)
 	defer cancel()
@@ -75,7 +76,8 @@ func (e *Engine) statements() []*roundtrip.Statement {
 	return e.Prepared
 }
 
-// WithOwn returns the statements of the engine followed by statements, for Engine.Prepared.
+// WithOwn returns a list for Engine.Prepared: the engine's own statements, BEGIN and COMMIT, and
+// then statements.
 func WithOwn(statements []*roundtrip.Statement) []*roundtrip.Statement {
 	return append(append([]*roundtrip.Statement{}, own...), statements...)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Mistakes of a fn. Package idem exports both errors and documents them.
+// Errors for mistakes in a fn. Package idem exports both errors and documents them.
 var (
 	ErrAborted = errors.New("idem: fn returned without an error, but its transaction is aborted")
 	ErrEnded   = errors.New("idem: fn must not end the transaction")
@@ -22,7 +22,7 @@ var (
 // UnknownError reports a COMMIT that was sent and not acknowledged. Only the database knows its
 // outcome.
 type UnknownError struct {
-	Err error // that came instead of an acknowledgement
+	Err error // the error that came instead of an acknowledgement
 }
 
 func (e *UnknownError) Error() string {
@@ -48,11 +48,12 @@ func (e *ExhaustedError) Error() string {
 var ErrBlocked = errors.New("idem: the first statements were not answered in time")
 
 // ErrUnanswered reports that the server answered neither the first statements within
-// Engine.BeginTimeout nor the request to cancel them. They may wait for a lock or in the queue of a
-// pooler, or the server may be unavailable.
+// Engine.BeginTimeout nor the request to cancel them. The statements may be waiting for a lock or
+// in the queue of a pooler, or the server may be unavailable.
 var ErrUnanswered = errors.New("idem: neither the first statements nor their cancellation were answered in time")
 
-// Ended returns ErrEnded for a fn that returned err. how says how fn ended the transaction.
+// Ended returns an error that wraps ErrEnded, for a fn that returned err. The text how says how fn
+// ended the transaction.
 func Ended(how string, err error) error {
 	if err == nil {
 		return fmt.Errorf("%w: %s", ErrEnded, how)
@@ -87,7 +88,8 @@ func Rerunnable(err error) bool {
 	return HasCode(err, serializationFailure, deadlock)
 }
 
-// lostSavepoint reports whether a statement failed because its savepoint is gone: fn has ended the transaction.
+// lostSavepoint reports whether a statement failed because its savepoint no longer exists, which
+// means that fn has ended the transaction.
 func lostSavepoint(err error) bool {
 	const noTransaction, noSavepoint = "25P01", "3B001"
 	return HasCode(err, noTransaction, noSavepoint)
@@ -100,10 +102,10 @@ func TooSlow(err error) bool {
 	return HasCode(err, idleInTransactionTimeout, transactionTimeout)
 }
 
-// LockTimedOut reports whether a statement waited for a lock until its timeout.
+// LockTimedOut reports whether a statement did not get a lock before its lock timeout.
 func LockTimedOut(err error) bool { return HasCode(err, "55P03") }
 
-// ReadOnly reports whether the server refuses writes, such as a demoted primary.
+// ReadOnly reports whether err says that the server refuses writes, as a demoted primary does.
 func ReadOnly(err error) bool { return HasCode(err, "25006") }
 
 // Stale reports whether a prepared statement no longer fits the server: it was discarded, or its
@@ -116,7 +118,7 @@ func Stale(err error) bool {
 // Discarded reports whether the session has lost a prepared statement.
 func Discarded(err error) bool { return HasCode(err, "26000") }
 
-// Transient reports whether err is caused by a passing state of the server or of the connection.
+// Transient reports whether err is caused by a temporary state of the server or of the connection.
 func Transient(err error) bool {
 	if pgErr := pgError(err); pgErr != nil {
 		return transientState(pgErr.Code)
@@ -141,7 +143,7 @@ func transientState(code string) bool {
 	return code[:2] == "08" || code[:2] == "53"
 }
 
-// connectionLost reports whether err is a lost connection, or the failure to get one.
+// connectionLost reports whether err means that a connection was lost or could not be opened.
 func connectionLost(err error) bool {
 	if errors.Is(err, ErrUnanswered) || errors.Is(err, driver.ErrBadConn) {
 		return true
@@ -158,8 +160,8 @@ func connectionLost(err error) bool {
 	return errors.As(err, &network) || pgconn.SafeToRetry(err)
 }
 
-// fatal reports whether the server ended the session with this error. As the answer to COMMIT it
-// leaves the outcome unknown.
+// fatal reports whether the server ended the session with this error. As the answer to COMMIT, such
+// an error leaves the outcome unknown.
 func fatal(pgErr *pgconn.PgError) bool {
 	severity := pgErr.SeverityUnlocalized
 	if severity == "" {
@@ -175,15 +177,15 @@ func refused(err error) bool {
 	return pgErr != nil && !fatal(pgErr)
 }
 
-// Internal reports whether the server answered with an internal error. To a COMMIT, PostgreSQL
-// answers so for ordinary failures, such as one of a deferred trigger. Other servers mean that they
-// do not know the outcome.
+// Internal reports whether the server answered with an internal error. PostgreSQL answers a COMMIT
+// with an internal error for ordinary failures, such as the failure of a deferred trigger. Other
+// servers answer a COMMIT with it if they do not know the outcome.
 func Internal(err error) bool { return refused(err) && strings.HasPrefix(pgError(err).Code, "XX") }
 
-// uncertain reports whether the server says, in its answer to COMMIT, that it does not know the
-// outcome of the transaction. CockroachDB sends statement_completion_unknown, Aurora DSQL sends
-// internal_error, and a pooler that lost its own connection sends an error of class 08. PostgreSQL
-// sends none of these.
+// uncertain reports whether err, an answer to COMMIT, may mean that the server does not know the
+// outcome. CockroachDB then sends statement_completion_unknown, Aurora DSQL sends internal_error,
+// and a pooler that lost its own connection sends an error of class 08. PostgreSQL itself sends
+// none of these errors for that reason.
 func uncertain(err error) bool {
 	pgErr := pgError(err)
 	return pgErr != nil && (pgErr.Code == "40003" || strings.HasPrefix(pgErr.Code, "XX") || strings.HasPrefix(pgErr.Code, "08"))
@@ -193,9 +195,9 @@ func uncertain(err error) bool {
 // statement of the library needs.
 var ErrUnsupported = errors.New("idem: the server does not have what this needs")
 
-// UnsupportedError is the ErrUnsupported of one statement.
+// UnsupportedError is the ErrUnsupported of one statement, with the error of the server.
 type UnsupportedError struct {
-	Err error // of the server
+	Err error // the error of the server
 }
 
 func (e *UnsupportedError) Error() string {
@@ -208,18 +210,18 @@ func (e *UnsupportedError) Unwrap() []error { return []error{ErrUnsupported, e.E
 
 // AsUnsupported returns an *UnsupportedError if err says that the server lacks a function or a
 // feature. Otherwise it returns err. It must be used only for errors of the library's own
-// statements: a fn may use a function that does not exist.
+// statements, because a statement of fn may by mistake call a function that does not exist.
 func AsUnsupported(err error) error {
 	const undefinedFunction, featureNotSupported = "42883", "0A000"
-	const planChanged = "RevalidateCachedQuery" // the same state, and a new connection prepares the statement afresh
+	const planChanged = "RevalidateCachedQuery" // the same SQLSTATE, but here it helps to prepare the statement again
 	if !HasCode(err, undefinedFunction, featureNotSupported) || pgError(err).Routine == planChanged {
 		return err
 	}
 	return &UnsupportedError{Err: err}
 }
 
-// ServerError undoes AsUnsupported: it returns the error of the server. It is for requests that
-// make the server run code of the application, such as a deferred trigger.
+// ServerError returns the error of the server in an *UnsupportedError, and any other err as it is.
+// It is for requests that make the server run code of the application, such as a deferred trigger.
 func ServerError(err error) error {
 	if lacking, is := errors.AsType[*UnsupportedError](err); is {
 		return lacking.Err

@@ -12,15 +12,15 @@ import (
 
 // guard is the tx that fn gets. It differs from the real transaction in two ways: it cannot be
 // committed or rolled back, and it stops working once fn has returned. A tx that fn keeps cannot
-// reach the connection, which may belong to another caller by then. guard embeds pgx.Tx because pgx
-// adds methods to that interface.
+// reach the connection, which may belong to another caller by then. guard embeds pgx.Tx so that it
+// still implements the interface when pgx adds methods.
 type guard struct {
 	pgx.Tx
 	access *access
 	nested bool // a savepoint that fn began: fn may commit it and roll it back
 }
 
-// newGuard returns the guard of tx for one fn. It allocates once.
+// newGuard returns the guard of tx for one fn. The guard and its access are one allocation.
 func newGuard(tx pgx.Tx, name string) *guard {
 	g := &struct {
 		guard
@@ -37,8 +37,8 @@ var closedTx = func() pgx.Tx {
 	return pgx.FailedBatchResults(batch, pgx.ErrTxClosed).Tx()
 }()
 
-// use returns the transaction and a function to call after its use. Once fn has returned, the
-// transaction is closedTx.
+// use returns the transaction, and a function that the caller must call after using the
+// transaction. Once fn has returned, the transaction is closedTx.
 func (g *guard) use() (pgx.Tx, func()) {
 	if g.access.enter() {
 		return g.Tx, g.access.leave
@@ -133,7 +133,7 @@ func (g *guard) Conn() *pgx.Conn {
 }
 
 // ExecutionID returns the name that Run gave to the transaction of tx. It reports false if tx is
-// neither the tx of a fn nor a savepoint begun on it, and if the name is empty.
+// neither the tx of a fn nor a savepoint begun on it, or if the name is empty.
 func ExecutionID(tx pgx.Tx) (string, bool) {
 	g, ok := tx.(*guard)
 	if !ok || g.access.name == "" {
@@ -142,15 +142,15 @@ func ExecutionID(tx pgx.Tx) (string, bool) {
 	return g.access.name, true
 }
 
-// Attach stores ctx in the tx of a fn, for ContextOf. It is called before fn.
+// Attach stores ctx in the tx of a fn, for ContextOf. It must be called before fn runs.
 func Attach(ctx context.Context, tx pgx.Tx) {
 	if g, ok := tx.(*guard); ok {
 		g.access.ctx = ctx
 	}
 }
 
-// ContextOf returns the context that Attach has stored in tx or in the tx below its savepoints. It
-// returns nil if there is none.
+// ContextOf returns the context that Attach has stored in tx, or in the tx of the fn if tx is a
+// savepoint. It returns nil if there is none.
 func ContextOf(tx pgx.Tx) context.Context {
 	if g, ok := tx.(*guard); ok {
 		return g.access.ctx
@@ -158,17 +158,18 @@ func ContextOf(tx pgx.Tx) context.Context {
 	return nil
 }
 
-// OnCommit notifies l once the transaction of tx is known to be committed. It works for the tx of a
-// fn and savepoints begun on it, unless the transaction belongs to the caller. l is not notified if
-// the acknowledgement of COMMIT is lost. It is notified even if the savepoint in tx was rolled
-// back.
+// OnCommit registers l, which is notified once the transaction of tx is known to be committed. tx
+// must be the tx of a fn, or a savepoint begun on it. l is not notified if the acknowledgement of
+// COMMIT is lost, or if the transaction belongs to the caller (see Join). If tx is a savepoint, l
+// is notified even if the savepoint was rolled back.
 func OnCommit(tx pgx.Tx, l CommitListener) {
 	if g, ok := tx.(*guard); ok {
 		g.access.listen(l)
 	}
 }
 
-// LentOf returns the Lent transaction that tx is or guards. It returns nil if there is none.
+// LentOf returns tx as a Lent. If tx is a guard, LentOf returns the Lent that tx guards. It returns
+// nil if there is no Lent.
 func LentOf(tx pgx.Tx) Lent {
 	for {
 		g, ok := tx.(*guard)
@@ -180,7 +181,8 @@ func LentOf(tx pgx.Tx) Lent {
 	}
 }
 
-// MarkEnded makes the call of tx fail, because fn has ended the transaction or has tried to end it.
+// MarkEnded makes the call that tx belongs to fail, because fn has ended the transaction or has
+// tried to end it.
 func MarkEnded(tx pgx.Tx) {
 	if g, ok := tx.(*guard); ok {
 		g.access.mu.Lock()
@@ -198,8 +200,8 @@ func EndUse(tx pgx.Tx) (idle bool) {
 // access is the state that the tx of a fn shares with the savepoints begun on it. It ends when fn
 // returns.
 type access struct {
-	name string          // for ExecutionID
-	ctx  context.Context // for ContextOf, nil if there is none
+	name string          // what ExecutionID returns
+	ctx  context.Context // what ContextOf returns; may be nil
 
 	mu        sync.Mutex
 	users     int    // number of methods that are running
@@ -259,7 +261,7 @@ func (a *access) afterUse(f func()) {
 // with ==.
 type CommitListener interface{ Committed() }
 
-// listen adds l to the listeners, unless it is one of them.
+// listen adds l to the listeners, unless l is already one of them.
 func (a *access) listen(l CommitListener) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -274,8 +276,8 @@ func (a *access) listeners() []CommitListener {
 	return a.listening
 }
 
-// checkState returns the result of Run from what fn returned, undo and err, and from the state in
-// which fn left the transaction.
+// checkState returns the result of Run. The result depends on undo and err, which fn returned, and
+// on the state in which fn left the transaction.
 func checkState(conn *pgx.Conn, g *guard, undo bool, err error) (bool, error) {
 	idle := g.access.end()
 	switch {

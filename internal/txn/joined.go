@@ -11,29 +11,29 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// The savepoint of a joined function. The name may repeat: a Join inside a Join sees only its own
-// savepoint.
+// The commands for the savepoint under which a function runs in a caller's transaction. A Join
+// inside a Join uses the same name, because Postgres takes the innermost savepoint of a name.
 const (
 	setSavepoint     = "savepoint idem"
 	undoToSavepoint  = "rollback to savepoint idem"
 	releaseSavepoint = "release savepoint idem"
 
-	// abort fails, because no savepoint has that name. The server then aborts the transaction,
-	// which can no longer be committed.
+	// abort is a statement that fails on purpose, because no savepoint has that name. The server
+	// then aborts the transaction, so that it can no longer be committed.
 	abort = "rollback to savepoint idem_rolls_back_what_fn_has_done"
 )
 
 // Joined is the part of a caller's transaction that belongs to one function.
 type Joined struct {
-	Rehearse bool // as Engine.Rehearse
+	Rehearse bool // run fn twice, as with Engine.Rehearse
 
 	tx     pgx.Tx
 	conn   *pgx.Conn
 	limits Limits
-	outer  *access // of tx, if tx is itself the tx of a fn
-	lent   Lent    // tx, if its connection has another owner
+	outer  *access // the access of tx, if tx is the tx of an outer fn
+	lent   Lent    // tx, if its connection has another owner, such as database/sql
 	lost   bool    // the other owner has ended the transaction
-	access *access // of this fn
+	access *access // the access of this function
 
 	saves bool // this part uses a savepoint
 	open  bool // the savepoint is set
@@ -41,7 +41,8 @@ type Joined struct {
 
 var errTxClosed = fmt.Errorf("idem: DoTx: the transaction is over: %w", pgx.ErrTxClosed)
 
-// Join prepares tx for a function. If it succeeds, Leave must follow.
+// Join prepares tx, a transaction of the caller, for a function. If Join succeeds, the caller must
+// call Leave in the end.
 func Join(ctx context.Context, tx pgx.Tx, limits Limits) (*Joined, error) {
 	j := &Joined{tx: tx, limits: limits}
 	if g, ok := tx.(*guard); ok {
@@ -73,7 +74,7 @@ func (j *Joined) Leave() {
 	}
 }
 
-// borrow blocks another owner of the connection from using it.
+// borrow keeps another owner of the connection, such as database/sql, from using the connection.
 func (j *Joined) borrow(tx pgx.Tx) error {
 	lent := LentOf(tx)
 	if lent == nil {
@@ -89,9 +90,10 @@ func (j *Joined) borrow(tx pgx.Tx) error {
 	return nil
 }
 
-// usable returns the connection of tx. It fails if tx cannot be joined. It asks tx itself whether
-// it is over, because the connection may be in a transaction of another caller by then. An empty
-// batch does that without a round trip.
+// usable returns the connection of tx. It fails if tx cannot be joined. The state of the connection
+// does not show whether tx has ended, because the connection may already be in another caller's
+// transaction. So usable sends an empty batch through tx, which makes no round trip and fails if tx
+// has ended.
 func usable(ctx context.Context, tx pgx.Tx) (*pgx.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -124,9 +126,9 @@ func (j *Joined) Open(ctx context.Context, prepared []*roundtrip.Statement, requ
 	return j.Begin(ctx, prepared, requests...)
 }
 
-// Prepare makes the connection prepare statements, and renews plans that are due. Usually there is
-// nothing to send. It sends everything under the savepoint, so that tx survives an error, such as a
-// missing schema or a locked table.
+// Prepare makes the connection prepare the given statements, and renews plans that are too old.
+// Usually nothing has to be sent. Otherwise Prepare works under the savepoint, so that tx survives
+// an error, such as a missing schema or a locked table.
 func (j *Joined) Prepare(ctx context.Context, prepared []*roundtrip.Statement) error {
 	if roundtrip.MustPrepare(j.conn, prepared) {
 		if err := j.underSavepoint(func(ahead ...*roundtrip.Ahead) error {
@@ -141,8 +143,8 @@ func (j *Joined) Prepare(ctx context.Context, prepared []*roundtrip.Statement) e
 	return nil
 }
 
-// underSavepoint calls f, which sends the savepoint ahead of its own statements if it is not set
-// yet.
+// underSavepoint calls f. If the savepoint is not set yet, f gets the command that sets it and
+// sends this command ahead of its own statements.
 func (j *Joined) underSavepoint(f func(...*roundtrip.Ahead) error) error {
 	if !j.saves || j.open {
 		return f()
@@ -153,8 +155,8 @@ func (j *Joined) underSavepoint(f func(...*roundtrip.Ahead) error) error {
 	return AsUnsupported(err)
 }
 
-// Begin sends requests in one round trip, after the savepoint if that is not set yet. If prepared
-// statements are stale, it prepares them again and repeats the round trip.
+// Begin sets the savepoint, if it is not set yet, and sends requests, in one round trip. If
+// prepared statements are stale, Begin prepares them again and repeats the round trip.
 func (j *Joined) Begin(ctx context.Context, prepared []*roundtrip.Statement, requests ...Request) error {
 	err := j.sendOpen(ctx, requests)
 	if err == nil {
@@ -217,8 +219,8 @@ func (j *Joined) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo 
 	return undo, err
 }
 
-// runLent runs fn while the other owner may use the connection. over is the error of a transaction
-// that has ended meanwhile.
+// runLent lets the other owner use the connection while fn runs. If the transaction has ended
+// meanwhile, over is the error that says so.
 func (j *Joined) runLent(g *guard, fn func(pgx.Tx) (bool, error)) (undo bool, err, over error) {
 	j.lent.Return()
 	defer func() { // also if fn panics
@@ -274,7 +276,7 @@ func (j *Joined) checkSavepoint(err error) error {
 func (j *Joined) Undo(cause error) error {
 	pg := j.conn.PgConn()
 	switch {
-	case !j.open && j.access == nil, j.lost: // nothing was written, or the transaction is over
+	case !j.open && j.access == nil, j.lost: // nothing was written, or the transaction has ended
 		return cause
 	case j.access != nil && !j.access.end():
 		_ = pg.Conn().Close() // a goroutine of fn uses the connection, so only the socket may be closed
@@ -311,7 +313,8 @@ func (j *Joined) Undo(cause error) error {
 // transaction, every snapshot on the server becomes slower.
 const maxSavepoints = 32
 
-// savepoints counts the savepoints of a transaction. A connection keeps it as custom data.
+// savepoints counts the savepoints of a transaction. It is stored in the custom data of the
+// connection.
 type savepoints struct {
 	tx    pgx.Tx
 	count int
@@ -335,7 +338,8 @@ func countSavepoint(conn *pgx.Conn, tx pgx.Tx) {
 	s.count++
 }
 
-// same compares two transactions. Either may have a type of the caller that is not comparable.
+// same reports whether a and b are the same transaction. Either may have a type of the application
+// that is not comparable, for which == would panic.
 func same(a, b pgx.Tx) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }

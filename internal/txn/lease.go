@@ -7,13 +7,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Lease is a connection that an engine holds until Release. A *pgxpool.Conn is one.
+// Lease is a connection that an engine uses until it calls Release. A *pgxpool.Conn is a Lease.
 type Lease interface {
 	Conn() *pgx.Conn
 	Release()
 }
 
-// Source gives connections to an engine in place of a pool. Sources are compared with ==.
+// Source gives connections to an engine in place of a pool. Sources are compared with ==, so their
+// type must be comparable.
 type Source interface {
 	Acquire(ctx context.Context) (Sublease, error)
 
@@ -27,31 +28,32 @@ type Source interface {
 	Pool() *pgxpool.Pool
 }
 
-// Sublease is a Lease of a connection with another owner than a pgx pool, such as database/sql. fn
-// uses the transaction through that owner.
+// Sublease is a Lease of a connection that belongs to another owner than a pgx pool, such as
+// database/sql. fn uses the transaction through this owner.
 type Sublease interface {
 	Lease
 
-	// Begin makes the owner begin a transaction if the owner must begin it itself. Open then
-	// replaces that transaction by its own.
+	// Begin makes the owner begin a transaction, if Chained is true. Open then replaces this
+	// transaction by its own.
 	Begin(ctx context.Context) error
 
-	// Chained reports whether Begin has begun a transaction. The owner will roll that transaction
-	// back, so whenever a transaction of the engine ends, another one has to begin with the same
-	// statement.
+	// Chained reports whether the owner itself sends BEGIN, and later ROLLBACK. The engine must
+	// leave an open transaction for this ROLLBACK. So each statement that ends a transaction of the
+	// engine must begin another transaction (AND CHAIN).
 	Chained() bool
 
-	// Lend returns a transaction for a fn that uses the owner as well. tx has no guard.
+	// Lend returns tx in a form for a fn that uses the transaction through the owner as well. The
+	// guard of fn is added to the result.
 	Lend(tx pgx.Tx) (pgx.Tx, error)
 
 	// Around returns fn wrapped so that the owner can use the connection only while fn runs.
 	Around(fn func(pgx.Tx) (undo bool, err error)) func(pgx.Tx) (undo bool, err error)
 
-	// IsLost reports whether fn left something behind that may still use the connection. The
-	// connection must not be used then.
+	// IsLost reports whether fn left something behind that may still use the connection. If so, the
+	// connection must not be used again.
 	IsLost() bool
 
-	// End ends the owner's transaction after that of the engine has ended.
+	// End ends the owner's transaction, after the engine's transaction has ended.
 	End()
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// Open takes a connection, begins a transaction and sends requests, in one round trip. It skips
-// connections that died in the pool, that have lost the prepared statements, or that have another
-// role. If a hook of the pool discards prepared statements, it prepares them again instead. If a
-// request fails, Open gives the connection back and returns the error.
+// Open takes a connection, begins a transaction and sends requests, in one round trip. It replaces
+// connections that died in the pool, that have lost the prepared statements, or whose role was
+// changed by SET ROLE. If a hook of the pool discards prepared statements, Open prepares them again
+// instead. If a request fails, Open gives the connection back and returns the error.
 func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 	t := &Tx{engine: e}
 	for dead := (deadConns{pool: e.Pool, source: e.Source}); ; {
@@ -40,15 +40,15 @@ func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 	}
 }
 
-// beginAnew prepares the statements again and begins once more. A new connection would not help:
-// the hook would discard the statements of that one, too, as soon as it is back in the pool.
+// beginAnew prepares the discarded statements again and begins the transaction once more. A new
+// connection would not help, because the hook of the pool would discard its statements, too.
 func (t *Tx) beginAnew(ctx context.Context, requests []Request) error {
 	if t.conn.PgConn().TxStatus() != 'I' {
 		if err := ask(ctx, t.conn, []Request{t.rollback()}); err != nil {
 			return err
 		}
 	}
-	if t.engine.Pool == nil { // pgx still counts on its own statements for fn, which are lost as well
+	if t.engine.Pool == nil { // make pgx forget the statements that it has cached for fn, which are discarded as well
 		if err := t.conn.DeallocateAll(ctx); err != nil {
 			return err
 		}
@@ -59,10 +59,10 @@ func (t *Tx) beginAnew(ctx context.Context, requests []Request) error {
 	return t.beginInTime(ctx, requests)
 }
 
-// hasHook reports whether the application may change connections as they leave the pool or come
-// back.
+// hasHook reports whether code of the application may run on a connection when it leaves the pool
+// or returns.
 func (e *Engine) hasHook() bool {
-	if e.Pool == nil { // the other owner may
+	if e.Pool == nil { // another owner of the connections may run any code
 		return true
 	}
 	config := e.Pool.Config()
@@ -73,10 +73,11 @@ func (e *Engine) hasHook() bool {
 // cancelLimit is how long the server may take to confirm that the first statements were canceled.
 const cancelLimit = time.Second
 
-// beginInTime calls begin. After BeginTimeout it sends a CancelRequest and gives the connection up,
-// whatever the server answers. The CancelRequest may arrive at any time, because the server is slow
-// or a pooler queues it, and must not meet another statement. Only if the server says that it
-// canceled the statements, the error is ErrBlocked.
+// beginInTime calls begin with the time limit BeginTimeout. After that time it sends a
+// CancelRequest and closes the connection, whatever the server answers. A slow server or a pooler
+// may handle the CancelRequest late, and it must not cancel a later statement of the connection.
+// The error is ErrBlocked if the server confirms that it has canceled the statements, and otherwise
+// ErrUnanswered or the error of ctx.
 func (t *Tx) beginInTime(ctx context.Context, requests []Request) error {
 	if t.engine.BeginTimeout <= 0 {
 		return t.begin(ctx, requests)
@@ -88,7 +89,7 @@ func (t *Tx) beginInTime(ctx context.Context, requests []Request) error {
 		_ = pg.CancelRequest(bounded)
 	})
 	d := startAnswerDeadline(t.engine.BeginTimeout+cancelLimit, pg.Conn())
-	defer d.stop() // also if a handler of the caller panics
+	defer d.stop() // even if a notice handler of the application panics
 	defer cancel.Stop()
 	err := t.begin(ctx, requests)
 	d.stop()
@@ -121,7 +122,7 @@ func (t *Tx) begin(ctx context.Context, requests []Request) error {
 	}
 	trip := roundtrip.On(t.conn)
 	instead := sub != nil && sub.Chained()
-	if instead { // end the transaction of the other owner, which has no options
+	if instead { // replace the transaction of the other owner, which began without options
 		trip.Exec("rollback")
 	}
 	if t.engine.Options == (pgx.TxOptions{}) {
@@ -144,12 +145,13 @@ func (e *Engine) Query(ctx context.Context, requests ...Request) error {
 	for dead := (deadConns{pool: e.Pool, source: e.Source}); ; {
 		retry, err := e.queryOnce(ctx, requests)
 		if !retry || !dead.mayTryAnother() {
-			return AsUnsupported(err) // also for an error of Prepare
+			return AsUnsupported(err) // ask wraps its own errors, but Prepare does not
 		}
 	}
 }
 
-// queryOnce makes the round trip on one connection. retry says that another connection may succeed.
+// queryOnce makes the round trip on one connection. retry reports whether another connection may
+// succeed.
 func (e *Engine) queryOnce(ctx context.Context, requests []Request) (retry bool, err error) {
 	t := &Tx{engine: e}
 	if t.lease, err = e.acquire(ctx); err != nil {
@@ -168,9 +170,9 @@ func (e *Engine) queryOnce(ctx context.Context, requests []Request) (retry bool,
 	return t.roleLost, err
 }
 
-// CloseAsking closes the transaction because of err and sends requests on the same connection.
-// After a failover another connection may lead to another server, which may have more or fewer
-// commits. If the connection cannot be used any more, CloseAsking does use another one.
+// CloseAsking closes the transaction because of err and then sends requests, on the same connection
+// if it is still usable. Another connection may lead to another server after a failover, and that
+// server may have more or fewer commits.
 func (t *Tx) CloseAsking(ctx context.Context, err error, requests ...Request) error {
 	engine := t.engine
 	if t.lease == nil || t.stillInUse() || t.sublease() != nil || t.conn.PgConn().IsClosed() || t.conn.PgConn().IsBusy() {

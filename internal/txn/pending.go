@@ -36,8 +36,8 @@ func PendingCommits(pool *pgxpool.Pool) int {
 }
 
 // keepPending takes the connection out of the pool and waits for the answer in the background,
-// until pendingLimit is over or the pool is closed. A pool may have as many pending connections as
-// MaxConns. If the pool has that many, the socket is closed at once. The same happens if the
+// until pendingLimit has passed or the pool is closed. A pool may have as many pending connections
+// as MaxConns. If the pool has that many, the socket is closed at once. The same happens if the
 // connection has another owner, because it cannot be taken out of the pool of that owner. Closing
 // the socket does not disturb the COMMIT.
 func (t *Tx) keepPending(answers <-chan answer) {
@@ -67,7 +67,8 @@ func (t *Tx) keepPending(answers <-chan answer) {
 	}()
 }
 
-// addPending counts one more pending COMMIT. It returns nil if the pool has its maximum.
+// addPending counts one more pending COMMIT. It returns nil if the pool already has the maximum of
+// pending COMMITs.
 func addPending(pool *pgxpool.Pool) *pendingCommits {
 	pendingMu.Lock()
 	defer pendingMu.Unlock()
@@ -93,9 +94,9 @@ func (u *pendingCommits) leave(pool *pgxpool.Pool) {
 	}
 }
 
-// watch closes u.closed when the pool is closed. It looks every second while the pool has
-// connections. While the pool is empty it looks less and less often, because isClosed then asks the
-// pool for a connection.
+// watch closes u.closed when the pool is closed. It calls isClosed every second while the pool has
+// connections. While the pool is empty it calls isClosed less and less often, because isClosed then
+// takes a connection from the pool.
 func (u *pendingCommits) watch(pool *pgxpool.Pool) {
 	next := time.NewTimer(time.Second)
 	defer next.Stop()
@@ -116,8 +117,8 @@ func (u *pendingCommits) watch(pool *pgxpool.Pool) {
 	}
 }
 
-// isClosed reports whether a pool was closed. A closed pool has no connections and refuses to give
-// one, at once and without dialing.
+// isClosed reports whether a pool was closed. A closed pool has no connections, and its Acquire
+// fails at once, without dialing.
 func isClosed(pool *pgxpool.Pool) bool {
 	if pool.Stat().TotalConns() > 0 {
 		return false

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// rehearsalVariable is the environment variable that makes a test binary rehearse every fn: fn
-// runs, its writes are rolled back, and fn runs again.
+// rehearsalVariable is the environment variable that makes a test binary rehearse every fn. In a
+// rehearsal fn runs, its writes are rolled back, and fn runs again.
 const rehearsalVariable = "IDEM_REHEARSE"
 
 // CanRehearse reports whether a program may ask for rehearsals: a test binary, or a process with
@@ -22,8 +22,8 @@ func CanRehearse() bool { return isTest() || os.Getenv(rehearsalVariable) == "1"
 // changes nothing.
 func rehearsesAll() bool { return os.Getenv(rehearsalVariable) == "1" && isTest() }
 
-// isTest reports whether the program is a test binary. Package testing would tell as well, but
-// every program with idem would contain it.
+// isTest reports whether the program is a test binary. testing.Testing also reports this, but every
+// program that uses idem would then contain package testing.
 func isTest() bool { return flag.Lookup("test.v") != nil }
 
 const (
@@ -33,8 +33,8 @@ const (
 )
 
 // rehearsed returns a function that runs fn, rolls back its writes and runs fn again, as after a
-// serialization failure at COMMIT. The rollback is to a savepoint: fn sees no difference, and the
-// caller needs no retry. A first run that cannot be committed is not repeated.
+// serialization failure at COMMIT. It rolls back to a savepoint, so that the transaction stays open
+// and the caller needs no retry. If the first run cannot be committed, there is no second run.
 func rehearsed(limit time.Duration, fn func(pgx.Tx) (undo bool, err error)) func(pgx.Tx) (undo bool, err error) {
 	return func(tx pgx.Tx) (undo bool, err error) {
 		if err := execOn(tx, limit, setRehearsal); err != nil {
@@ -56,7 +56,8 @@ func rehearsed(limit time.Duration, fn func(pgx.Tx) (undo bool, err error)) func
 	}
 }
 
-// canGoOn reports whether fn has left the transaction open and sound. Otherwise judge reports what fn did to it.
+// canGoOn reports whether fn has left the transaction open and able to continue. If not, checkState
+// later returns the reason.
 func canGoOn(tx pgx.Tx) bool {
 	if g, ok := tx.(*guard); ok && g.access.ended() {
 		return false

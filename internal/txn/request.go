@@ -16,7 +16,7 @@ type Request interface {
 	Read(*roundtrip.Trip)
 }
 
-// Ask sends requests in one round trip on a connection outside of an engine.
+// Ask sends requests in one round trip on a connection that no Engine has opened.
 func Ask(ctx context.Context, conn *pgx.Conn, requests ...Request) error {
 	return ask(ctx, conn, requests)
 }
@@ -42,7 +42,7 @@ func read(trip *roundtrip.Trip, requests []Request) {
 	}
 }
 
-// command is a statement without parameters and results.
+// command is the SQL of a statement without parameters and results.
 type command string
 
 func (c command) Queue(trip *roundtrip.Trip) { trip.Exec(string(c)) }
@@ -73,7 +73,7 @@ func beginSQL(options pgx.TxOptions) string {
 type commitStatement struct {
 	sql     string // pgx.TxOptions.CommitQuery, if there is one
 	tag     pgconn.CommandTag
-	reached bool // all requests before it succeeded
+	reached bool // all requests before COMMIT succeeded
 }
 
 func (c *commitStatement) Queue(trip *roundtrip.Trip) {
@@ -84,7 +84,7 @@ func (c *commitStatement) Queue(trip *roundtrip.Trip) {
 	trip.Exec(c.sql)
 }
 
-// chain makes another transaction begin with the end of this one: see Sublease.Chained.
+// chain returns requests that begin another transaction right after COMMIT: see Sublease.Chained.
 func (c *commitStatement) chain(requests []Request) []Request {
 	if c.sql == "" {
 		c.sql = "commit and chain"

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Pauses are pauses that double up to Limit. Each is drawn at random from the upper half of
-// Current, so that callers that wait for the same thing do not ask at the same time.
+// Pauses are pauses that double up to Limit. Each pause is random, between half of Current and
+// Current, so that callers that wait for the same thing do not retry at the same time.
 type Pauses struct{ Current, Limit time.Duration }
 
 // RetryPause is the pause before a transaction runs again.
@@ -22,7 +22,7 @@ func (p *Pauses) Next() time.Duration {
 	return pause
 }
 
-// Sleep pauses for d. It returns the error of ctx if ctx ends first.
+// Sleep pauses for d. It returns early with the error of ctx if ctx ends.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -34,9 +34,9 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Do runs fn in a transaction and commits it, unless fn returns an error or wants its writes
-// undone. After a serialization failure or a deadlock it runs fn again, at most retries times. Its
-// error means the same as that of Commit.
+// Do runs fn in a transaction and commits it, unless fn returns an error or undo=true. After a
+// serialization failure or a deadlock it runs fn again, at most retries times. An error of Do means
+// the same as an error of Commit.
 func (e *Engine) Do(ctx context.Context, retries int, fn func(pgx.Tx) (undo bool, err error)) error {
 	for pause := RetryPause; ; retries-- {
 		err := e.once(ctx, fn)

@@ -10,15 +10,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// discard closes a connection without a message to the server. Unlike CloseSocket it also informs
-// pgx: the pool would hand the connection out again otherwise.
+// discard closes a connection without a message to the server. Unlike CloseSocket it also marks the
+// connection as closed for pgx, so that the pool does not hand it out again.
 func discard(conn *pgx.Conn) {
 	CloseSocket(conn)
 	_ = conn.Close(context.Background())
 }
 
 // CloseSocket closes the socket of a connection without a message to the server. conn.Close would
-// send a CancelRequest, and TLS a close_notify. The connection may be in use, which then fails.
+// send a CancelRequest, and TLS would send a close_notify. If another goroutine is using the
+// connection, its statement fails.
 func CloseSocket(conn *pgx.Conn) {
 	netConn := conn.PgConn().Conn()
 	if over, ok := netConn.(*tls.Conn); ok {
@@ -27,12 +28,12 @@ func CloseSocket(conn *pgx.Conn) {
 	_ = netConn.Close()
 }
 
-// socketKey is the name under which a connection keeps its *socket.
+// socketKey is the key of the *socket in the custom data of a connection.
 const socketKey = "github.com/idem-go/idem: socket"
 
-// socketOn returns the socket of a connection. It returns nil if the socket cannot be waited on, or
-// if the caller handles notices, notifications or errors: such a handler may block or end the
-// goroutine that reads, which must not be the goroutine of the call.
+// socketOn returns the socket of a connection. It returns nil if it is not possible to wait on the
+// socket, or if the application has handlers for notices, notifications or errors. Such a handler
+// may block or end the goroutine that reads, so the goroutine of the call must not read.
 func socketOn(conn *pgx.Conn) *socket {
 	data := conn.PgConn().CustomData()
 	if s, ok := data[socketKey].(*socket); ok {
@@ -46,7 +47,7 @@ func socketOn(conn *pgx.Conn) *socket {
 	return s
 }
 
-// isOfPgx reports whether handler is nil or the default of pgx.
+// isOfPgx reports whether handler is nil or the default handler of pgx.
 func isOfPgx(handler any) bool {
 	v := reflect.ValueOf(handler)
 	return v.IsNil() || strings.HasPrefix(runtime.FuncForPC(v.Pointer()).Name(), "github.com/jackc/pgx/v5")

@@ -12,16 +12,16 @@ import (
 // answer can stop waiting and leave the read to another goroutine.
 type socket struct {
 	// readsAhead is true for TLS, which may read more from the socket than the current answer, such
-	// as a close_notify. waitReadable does not notice what TLS has read.
+	// as a close_notify. waitReadable does not notice data that TLS has already read.
 	readsAhead bool
 
 	raw   syscall.RawConn
 	first [1]byte
-	look  func(fd uintptr) bool // s.peek, stored so that a wait does not allocate
+	look  func(fd uintptr) bool // the method value s.peek, stored so that a wait does not allocate
 }
 
-// socketOf returns the socket of conn, which may be under TLS. It returns nil for any other type of
-// connection, because a wrapper may have read ahead.
+// socketOf returns the socket of a TCP or Unix connection, also if the connection is under TLS. It
+// returns nil for any other type, because a wrapper may have read ahead.
 func socketOf(conn net.Conn) *socket {
 	over, isTLS := conn.(*tls.Conn)
 	if isTLS {
@@ -46,8 +46,8 @@ func socketOf(conn net.Conn) *socket {
 }
 
 // waitReadable waits until there is something to read, including the end of the connection. It
-// returns false if a deadline of the connection expired or the connection was closed here. Only one
-// goroutine may wait.
+// returns false if a deadline of the connection expired or this process closed the connection. Only
+// one goroutine may wait.
 func (s *socket) waitReadable() bool { return s.raw.Read(s.look) == nil }
 
 // peek reports whether there is something to read.

@@ -13,26 +13,26 @@ import (
 // Tx is one transaction on one connection.
 type Tx struct {
 	engine *Engine
-	lease  Lease // nil once the connection was given back
+	lease  Lease // nil once the connection was returned
 	conn   *pgx.Conn
-	access *access // of the latest fn
+	access *access // the access of the latest fn
 
 	roleLost bool // CloseAfter closed the connection because it has another role
 
 	commit     commitStatement
-	withCommit [4]Request // memory for the requests that travel with COMMIT
+	withCommit [4]Request // preallocated memory for the requests that are sent with COMMIT
 }
 
-// PID returns the process number of the server that the connection was told. Behind a pooler the
-// actual server process may be another one.
+// PID returns the number of the server process, as reported when the connection was opened. Behind
+// a pooler, another server process may execute the statements.
 func (t *Tx) PID() uint32 { return t.conn.PgConn().PID() }
 
 // Ask makes a round trip inside the transaction.
 func (t *Tx) Ask(ctx context.Context, requests ...Request) error { return ask(ctx, t.conn, requests) }
 
-// Run calls fn with the transaction. ExecutionID returns name for it. fn reports whether its writes
-// are to be undone. Run returns the error of fn, or an error for the state in which fn left the
-// transaction.
+// Run calls fn with a guarded pgx.Tx, for which ExecutionID returns name. fn reports with undo
+// whether its writes must be rolled back. Run returns the results of fn, or an error if fn has left
+// the transaction in a state in which it cannot be committed.
 func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool, err error) {
 	if t.engine.Rehearse || rehearsesAll() {
 		fn = rehearsed(t.engine.Limits.Rollback, fn)
@@ -54,9 +54,10 @@ func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool
 }
 
 // Held rolls back, and reports whether the transaction that Open began was still open until then.
-// It asks the server: holds inside the transaction, or committed after the rollback if the
-// transaction was aborted and takes no more statements. If fn has ended the transaction, the answer
-// is false. If the server cannot be asked, Held returns true.
+// It returns false if fn has ended that transaction, even if fn has begun another one. To find out,
+// Held sends its first question inside the transaction. If the transaction is aborted and accepts
+// no more statements, Held instead sends its second question after the rollback. If the server
+// cannot be asked, Held returns true.
 func (t *Tx) Held(holds Question, committed Question) bool {
 	pg := t.conn.PgConn()
 	if t.stillInUse() || pg.IsClosed() || pg.IsBusy() {
@@ -80,7 +81,7 @@ func (t *Tx) Held(holds Question, committed Question) bool {
 	return held
 }
 
-// Question is a request and a function that reads its answer.
+// Question is a request and a function that evaluates the answer to the request.
 type Question struct {
 	Request
 	Answer func() bool
@@ -95,11 +96,12 @@ func ignoreRefusal(err error) error {
 	return err
 }
 
-// Close rolls back, unless the transaction was committed, and gives the connection back.
+// Close rolls back, unless the transaction was committed, and returns the connection to its pool or
+// owner.
 func (t *Tx) Close() { t.CloseAfter(nil) }
 
-// CloseAfter does what Close does, after the error err. It closes the connection instead of giving
-// it back if the connection is still in use, or if err shows that the connection is useless.
+// CloseAfter does what Close does, after the error err. It closes the connection instead of
+// returning it if the connection is still in use, or if err shows that it is useless.
 func (t *Tx) CloseAfter(err error) {
 	if t.lease == nil {
 		return
@@ -122,9 +124,9 @@ func (t *Tx) CloseAfter(err error) {
 	t.undo()
 	t.roleLost = HasCode(err, "42501") && wasAlive(t.conn) && t.hasAnotherRole()
 	if (Stale(err) || ReadOnly(err) || t.roleLost) && !pg.IsClosed() {
-		// The statements of fn are usually stale as well, and a server that has become a replica
-		// stays one. A new connection prepares everything again, may lead to another server, and
-		// has the role of the pool.
+		// The connection is closed. Its other prepared statements are usually stale as well, and a
+		// server that has become a replica usually stays a replica. A new connection prepares all
+		// statements again, may lead to another server, and has the role of the pool.
 		within(t.conn, t.engine.Limits.Rollback, t.conn.Close)
 	}
 	t.release()
@@ -138,8 +140,8 @@ func (t *Tx) undo() {
 	}
 }
 
-// hasAnotherRole reports whether the session has another role than its connection began with. A SET
-// ROLE of fn outlasts the transaction.
+// hasAnotherRole reports whether the role of the session has changed since the connection was
+// opened. A SET ROLE in a fn remains in effect after the transaction.
 func (t *Tx) hasAnotherRole() bool {
 	pg := t.conn.PgConn()
 	if pg.IsClosed() || pg.IsBusy() {
@@ -156,13 +158,15 @@ func (t *Tx) hasAnotherRole() bool {
 	return role != "" && role != cmp.Or(t.conn.Config().RuntimeParams["role"], "none")
 }
 
-// sublease returns the lease if the connection has another owner than a pgx pool, else nil.
+// sublease returns the lease as a Sublease if the connection has another owner than a pgx pool,
+// such as database/sql. Otherwise it returns nil.
 func (t *Tx) sublease() Sublease {
 	sub, _ := t.lease.(Sublease)
 	return sub
 }
 
-// rollback returns the statement that rolls back.
+// rollback returns the statement that rolls back. If Sublease.Chained is true, the statement also
+// begins another transaction.
 func (t *Tx) rollback() command {
 	if sub := t.sublease(); sub != nil && sub.Chained() {
 		return "rollback and chain"
@@ -170,8 +174,8 @@ func (t *Tx) rollback() command {
 	return "rollback"
 }
 
-// detach takes the connection out of its pool, which gets its slot back at once. If another owner
-// has the connection, that owner gets it back when release is called.
+// detach takes the connection out of its pool, which gets its slot back at once. If the connection
+// has another owner, release returns it to that owner.
 func (t *Tx) detach() (conn *pgx.Conn, release func()) {
 	lease := t.lease
 	t.lease = nil
@@ -181,7 +185,8 @@ func (t *Tx) detach() (conn *pgx.Conn, release func()) {
 	return lease.Conn(), lease.Release
 }
 
-// stillInUse reports whether something that fn left behind may be using the connection.
+// stillInUse reports whether something that fn has left behind, such as a goroutine, may be using
+// the connection.
 func (t *Tx) stillInUse() bool {
 	if t.access != nil && !t.access.end() {
 		return true
@@ -190,7 +195,7 @@ func (t *Tx) stillInUse() bool {
 	return sub != nil && sub.IsLost()
 }
 
-// endSublease ends the transaction of another owner of the connection.
+// endSublease ends the transaction that another owner of the connection has, if there is one.
 func (t *Tx) endSublease() {
 	sub := t.sublease()
 	if sub == nil {
@@ -206,8 +211,8 @@ func (t *Tx) endSublease() {
 	})
 }
 
-// release gives the connection back. If plans are due, it renews them first, in the background,
-// because no caller has to wait for that.
+// release returns the connection. If plans of its prepared statements are too old, a goroutine
+// renews the plans first, so that no caller waits for that.
 func (t *Tx) release() {
 	t.endSublease()
 	lease, conn := t.lease, t.conn
@@ -223,9 +228,9 @@ func (t *Tx) release() {
 	}()
 }
 
-// within calls f, which may run after the end of the caller's context, with a time limit. A
-// deadline on the socket costs less than a context with a timeout, and closes the connection just
-// as well.
+// within calls f with a time limit in place of the caller's context, which may have ended. The
+// limit is a deadline of the socket, which costs less than a context with a timeout. If f fails,
+// within closes the connection.
 func within(conn *pgx.Conn, limit time.Duration, f func(context.Context) error) {
 	socket := conn.PgConn().Conn()
 	_ = socket.SetDeadline(time.Now().Add(limit))
@@ -236,15 +241,16 @@ func within(conn *pgx.Conn, limit time.Duration, f func(context.Context) error) 
 	}
 }
 
-// txOnConn is the name under which a connection keeps its pgx.Tx.
+// txOnConn is the key of the pgx.Tx in the custom data of a connection.
 const txOnConn = "github.com/idem-go/idem: tx"
 
 // TxOn returns a pgx.Tx for whatever transaction the connection is in. The caller must not commit
 // it or roll it back.
 //
-// pgx makes a pgx.Tx only for a transaction that it begins itself. A batch that begins one, and
-// whose BEGIN was removed before it is sent, makes one without sending anything. Because it is
-// never committed or rolled back, it serves the connection for all its life.
+// pgx creates a pgx.Tx only for a transaction that it begins itself. So TxOn lets a batch queue a
+// BEGIN, removes the BEGIN, and sends the empty batch. The batch then has a pgx.Tx, although
+// nothing was sent. Because this pgx.Tx is never committed or rolled back, all transactions of the
+// connection can use it.
 func TxOn(conn *pgx.Conn) pgx.Tx {
 	data := conn.PgConn().CustomData()
 	if tx, ok := data[txOnConn].(pgx.Tx); ok {

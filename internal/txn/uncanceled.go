@@ -12,7 +12,7 @@ import (
 // answer is the result of a round trip on another goroutine.
 type answer struct {
 	err      error
-	panicked any // the panic of a handler of the caller, for a notice or a notification
+	panicked any // the panic of the application's handler for a notice or a notification
 }
 
 // get returns the error, or continues the panic.
@@ -23,8 +23,8 @@ func (a answer) get() error {
 	return a.err
 }
 
-// answered runs trip and sends its answer, even if a handler of the caller panics or ends the
-// goroutine.
+// answered runs trip and sends its answer, even if a notice handler of the application panics or
+// ends the goroutine.
 func answered(to chan<- answer, trip func() error) {
 	a := answer{err: &UnknownError{Err: errors.New("a handler of notices has ended the goroutine")}}
 	defer func() {
@@ -38,10 +38,10 @@ func askUncanceled(conn *pgx.Conn, requests []Request) error {
 	return sendUncanceled(conn, requests).read()
 }
 
-// uncanceled is a round trip that pgx cannot cancel. pgx sends a CancelRequest whenever it gives a
-// connection up in the middle of a query, also after a network error. It takes the secret of the
-// request from the slice that SecretKey returns. While the round trip lasts, that slice is
-// scrambled, so that the server ignores the request.
+// uncanceled is a round trip that pgx cannot cancel. pgx sends a CancelRequest whenever it closes a
+// connection in the middle of a query, for example after a network error. The CancelRequest
+// contains the secret key in the slice that SecretKey returns. During the round trip that slice is
+// scrambled, so that the server ignores the CancelRequest.
 type uncanceled struct {
 	conn     *pgx.Conn
 	trip     *roundtrip.Trip
