@@ -239,9 +239,8 @@ func (op *Op) register() error {
 	return nil
 }
 
-// applyCommit updates the journal after a commit. A call that was not added by Go is recorded as
-// begun in the row of the operation, and has no row of its own yet. The journal gets a step for it
-// anyway.
+// applyCommit updates the journal after a commit. A call that is not parallel is recorded as begun
+// in the row of the operation. It has no row in idem.steps yet, but the journal gets a step for it.
 func (op *Op) applyCommit(advance *db.AdvanceOperation, begun time.Time) {
 	w := op.work
 	for i := range op.pending {

@@ -119,8 +119,8 @@ func WithDeadline(d time.Duration) Option {
 }
 
 // WithErrors registers errors that the function of the operation gets back unchanged when a
-// recorded step returns them, so that Is, As and their own methods work. Pass each sentinel error
-// itself, and one example of each error type:
+// recorded step returns them. Is, As and the methods of the errors then work. Pass each sentinel
+// error itself, and one example of each error type:
 //
 //	operation.WithErrors(ErrInsufficientFunds, &DeclinedError{})
 //
@@ -180,9 +180,10 @@ func WithConcurrency(n int) Option {
 // The function is ordinary Go, with branches and loops between its steps. Whenever the operation
 // continues after a crash or a pause, the function runs again from its first line. Each recorded
 // step returns its stored outcome, and is not executed again. Every run must ask for the same
-// steps. The choice of the next step may depend on in and on the results of steps, but not on a
-// clock, a random number or the order of a map. Take steps one after the other, except for the
-// calls of Parallel. If a step returns an unexpected error, return it unchanged or wrapped.
+// steps. The choice of the next step may depend on the input and on results of earlier steps. It
+// must not depend on a clock, a random number or the order of a map. Take steps one after the
+// other, except for the calls of Parallel. If a step returns an unexpected error, return it
+// unchanged or wrapped.
 //
 // The result of the function decides how the operation continues:
 //

@@ -18,9 +18,9 @@ import (
 // conclude decides how a run ends after the function of the operation has returned err. If a step
 // has stopped the run, conclude returns the stop and no decision. There are two exceptions:
 //
-//   - After stopUnwound it decides as after a Final error. It also does so after a value or an
-//     input that does not decode, if the operation was canceled WithoutCode, or was canceled before
-//     it recorded a step.
+//   - After stopUnwound it decides as after a Final error. In an operation that was canceled
+//     WithoutCode, or canceled before it recorded a step, it also does so if a value or an input
+//     does not decode.
 //   - After stopFailed in a canceled operation it decides as after an ordinary error of the
 //     function. If the decision is to run again, conclude also returns the stop.
 func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
@@ -194,9 +194,9 @@ func backoff(runs int) time.Duration {
 	return time.Second << min(runs, 6)
 }
 
-// parkAs records that the operation is parked, and why. If a Cancel has arrived during the run, the
-// operation is released instead, and the next run follows the Cancel. If another process has claimed
-// the operation, nothing is recorded.
+// parkAs records that the operation is parked, and why. If a Cancel has arrived during the run,
+// parkAs releases the operation instead, and the next run follows the Cancel. If another process
+// has claimed the operation, nothing is recorded.
 func (w *work) parkAs(ctx context.Context, s *stop) bridge.Ending {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
@@ -298,9 +298,9 @@ func (op *Op) unwind(err error) bridge.Ending {
 }
 
 // undoInProgress returns the undo that has begun and is not done, or nil. unwind runs this undo
-// first. After Cancel WithoutCode the running code could run another undo earlier. The row of the
-// operation names only one undo that has begun, so the other undo would overwrite the name, and the
-// doubt about the first undo would be lost.
+// first. After Cancel WithoutCode the running code could otherwise run another undo earlier. The
+// row of the operation names only one undo that has begun. The other undo would overwrite this
+// name, and it would be forgotten that the first undo is in doubt.
 func (op *Op) undoInProgress() *plannedUndo {
 	for i := range op.undos {
 		u := &op.undos[i]
@@ -362,8 +362,8 @@ func (op *Op) nextSeq() int {
 
 // correctUndos updates the recorded number of undos of each done step, which Show and PreviewCancel
 // read. It counts the undos in the running code, and the recorded undos that the code no longer
-// has. If an undo that the code no longer has is in doubt, the operation parks, unless this process
-// has the outcome of the undo in memory.
+// has. An undo that is in doubt and that the code no longer has parks the operation, unless this
+// process has the outcome of the undo in memory.
 func (op *Op) correctUndos() error {
 	j, count, planned := &op.work.journal, map[string]int{}, map[string]bool{}
 	for i := range op.undos {

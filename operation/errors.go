@@ -33,8 +33,8 @@ var (
 	// error. Its steps are undone, and its key is free.
 	ErrUndone = errors.New("operation: ended in an error, and undone")
 
-	// ErrAnswerGone is the error of waiting for an operation that has ended with an answer, if the
-	// answer has expired or the key was used again.
+	// ErrAnswerGone is the error of waiting for an operation that has ended with an answer. The
+	// answer has expired since, or the key was used again.
 	ErrAnswerGone = errors.New("operation: ended, and the answer has expired")
 
 	// ErrNotParked is the error of Retry and Resolve if the operation is not parked. Resolve also
@@ -66,9 +66,9 @@ func (e *endedError) Unwrap() error { return e.cause }
 func (*endedError) ForDuplicates() {}
 
 // foreignError is an error of the function about another operation, which has ended or is parked.
-// The function's own operation continues. A caller must not conclude from the error that this
-// operation has ended or is parked, so errors.Is and errors.As do not find ErrCanceled, ErrParked
-// or their types in it.
+// The function's own operation continues. errors.Is and errors.As therefore do not find
+// ErrCanceled, ErrParked and their types in a foreignError. A caller would otherwise conclude that
+// the function's own operation was canceled or is parked.
 type foreignError struct{ cause error }
 
 // runError returns err for the caller of a run. If err says that an operation has ended or is

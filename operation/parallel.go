@@ -89,8 +89,8 @@ func Go[T any](calls *Calls, name string, policy Policy, do func(ctx context.Con
 }
 
 // add gives a call its position, and decides what to do about it. It returns nil if the run takes
-// no further step. If the call parks the operation, or is not made because the operation is being
-// undone, it is added anyway, because the other calls have to come to their outcomes first. Only a
+// no further step. add accepts the call even if the decision is to park, or not to make the call
+// because the operation is being undone: the other calls come to their outcomes first. Only a
 // recorded step that differs from the code parks the operation at once.
 func (c *Calls) add(r request) *step {
 	op := c.op

@@ -35,11 +35,11 @@ const (
 	longPause = 5 * time.Second
 )
 
-// Keyed is the policy for a system that stores each key for at least the duration window, and
-// answers a repeated call with the outcome of the first. A call in doubt is repeated under its key.
-// When the window has passed since the commit before the first attempt, the operation parks with
-// ReasonCallInDoubt instead. Most providers promise 24 hours: pass an hour less. If a repeated call
-// returns a Final error, the error settles the earlier attempts, too.
+// Keyed is the policy for a system that stores each key for at least the duration window. The
+// system answers a repeated call with the outcome of the first call. A call in doubt is repeated
+// under its key. When the window has passed since the commit before the first attempt, the
+// operation parks with ReasonCallInDoubt instead. Most providers promise 24 hours: pass an hour
+// less. If a repeated call returns a Final error, the error settles the earlier attempts, too.
 func Keyed(window time.Duration) Policy {
 	return Policy{window: window, err: positive("Keyed", window, "window")}
 }

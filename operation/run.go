@@ -97,7 +97,7 @@ func (w *work) releaseAfterPanic(op *Op) {
 // restart claims the operation again, and reloads its record. If another process has claimed the
 // operation meanwhile, or the caller has left, restart returns the ending of the run and false. If
 // the outcome of a call is not recorded yet, restart claims the operation even after the caller has
-// left, so that the release can record the outcome.
+// left. The release then records the outcome.
 func (w *work) restart(ctx context.Context) (bridge.Ending, bool) {
 	at := w.at
 	w.leaveUnreleased(bridge.Ending{})

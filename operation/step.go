@@ -34,8 +34,8 @@ func (op *Op) enter(r request) (*step, error) {
 	return s, nil
 }
 
-// ask gives a step the next position, and decides what to do about the step. If this process knows
-// the outcome of the step from an earlier run and could not record it, ask adds the outcome to the
+// ask gives a step the next position, and decides what to do about the step. An earlier run in this
+// process may know the outcome of a call that it could not record. ask then adds the outcome to the
 // next commit, and treats it as recorded.
 func (op *Op) ask(r request) (*step, error) {
 	if op.over {

@@ -58,9 +58,9 @@ func (c *WorkerConfig) set() error {
 	return nil
 }
 
-// Worker resumes operations that no process works on. These are operations that Start or Child has
-// begun, whose process has died, whose caller has left, or that are due after a pause or a signal.
-// Run a Worker in every process.
+// Worker resumes operations that no process works on: operations that Start or Child has begun, and
+// operations that are due after a pause or a signal. It also resumes operations whose process has
+// died or whose caller has left. Run a Worker in every process.
 type Worker struct {
 	pool        *pgxpool.Pool
 	config      WorkerConfig
@@ -142,8 +142,8 @@ type workerRun struct {
 const gathering = 2 * time.Millisecond
 
 // pause waits until the next look for due operations. It ends early if a guard has found a due
-// operation. If the last look left operations unclaimed, for lack of room or because a suspect had
-// the turn, pause also ends when an operation of this Worker ends.
+// operation. It also ends when an operation of this Worker ends, if the last look left due
+// operations unclaimed. The look does so for lack of room, or because a suspect had the turn.
 func (r *workerRun) pause(ctx context.Context, full bool) {
 	timer := time.NewTimer(r.nextLook)
 	defer timer.Stop()
@@ -382,12 +382,12 @@ func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but
 // due and no process works on it. Resume does not begin an operation, and does not wait for another
 // call. The most important option is idem.WithSealer.
 //
-// Resume returns nil if the operation has ended with an answer, by this call or before, or if it had
-// ended in a Final error before this call. It returns idem.ErrInProgress if another process works on
-// the operation, or if the operation waits; ErrParked if a person must decide; and
-// ErrUnknownOperation if no operation has the id. A Final error that this call returns, and
-// ErrCanceled, have ended the operation: it is undone, and its key is free. After any other error the
-// operation continues later.
+// Resume returns nil if the operation has ended with an answer, by this call or before. It also
+// returns nil if the operation had ended in a Final error before this call. Resume returns
+// idem.ErrInProgress if another process works on the operation, or if the operation waits;
+// ErrParked if a person must decide; and ErrUnknownOperation if no operation has the id. A Final
+// error that this call returns, and ErrCanceled, have ended the operation: it is undone, and its
+// key is free. After any other error the operation continues later.
 func (d *Definition[In]) Resume(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) error {
 	if d.err != nil {
 		return d.err
