@@ -19,8 +19,8 @@ var OperationStatements = []*roundtrip.Statement{
 // WorkerStatements are the statements that a connection prepares to claim operations.
 var WorkerStatements = []*roundtrip.Statement{TakeOperationsStatement}
 
-// MessageStatements are the statements that a connection prepares to handle messages. Statements
-// for failing messages are rare.
+// MessageStatements are the statements that a connection prepares to handle messages. The
+// statements for failing messages are not among them, because they are rare.
 var MessageStatements = []*roundtrip.Statement{
 	BeginMessagesStatement, ClaimMessagesStatement, CalmStatement, KeepMessagesStatement,
 }

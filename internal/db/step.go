@@ -19,21 +19,21 @@ const (
 	StepWaiting    StepOutcome = "waiting"     // until DueAt, for a signal, or for the end of a child
 )
 
-// Step is a recorded step. The columns of a statement show which fields it reads.
+// Step is a recorded step. A statement sets only the fields that it reads: see its columns.
 type Step struct {
-	OperationID string // set where a step is written
+	OperationID string // set only if the step is to be written
 	Seq         int
 	Kind        StepKind
 	Name        string
 	Outcome     StepOutcome
 	Value       []byte
-	// DueAt is the end of a pause. Of a call that was begun together with others, DueAt is when the
-	// call was begun. It is zero for other steps.
+	// DueAt is the end of a pause. For a call that was begun by operation.Parallel, DueAt is the
+	// time at which the call was begun. It is zero for other steps.
 	DueAt      time.Time
 	RecordedAt time.Time
 	LoadedAt   time.Time
 	Undos      int    // the number of undos of the step
-	Policy     string // of a call that was begun
+	Policy     string // the policy of a call that was begun
 }
 
 // PauseEnd returns when a pause ends. It returns the zero time if the step is not a pause.
