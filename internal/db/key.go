@@ -59,8 +59,8 @@ const MaxLocks = 32
 
 func (*Key) maxLocks() int { return MaxLocks }
 
-// patience returns the lock_timeout of a claim whose caller must not wait. A purge that is deleting
-// the record has enough time to finish.
+// patience returns the lock_timeout of a claim whose caller must not wait. The timeout is long
+// enough for a purge to delete the record.
 func (*Key) patience() string { return "20ms" }
 
 // LockOf returns the number of the advisory lock that a claim of the key takes. The number is a

@@ -12,7 +12,7 @@ const (
 	MessageDead    = "dead"
 )
 
-// MessageID identifies a message within one consumer.
+// MessageID identifies a message. ID is unique within Source.
 type MessageID struct{ Source, ID string }
 
 // Messages are the ids and hashes of several messages, encoded for a statement. NewMessages returns

@@ -11,7 +11,7 @@ const (
 	OperationParked    OperationState = "parked"
 	OperationCompleted OperationState = "completed"
 	OperationFailed    OperationState = "failed" // rejected and undone
-	OperationUndone    OperationState = "undone" // ended in an error; its key is free
+	OperationUndone    OperationState = "undone" // canceled or ended in an error, and undone; its key is free
 )
 
 // The values of HoldKey.Room, which is the time until the record of an operation expires. Held is
@@ -30,7 +30,7 @@ type At struct {
 	Kind   StepKind
 	Step   string
 	Seq    int           // the position of the step; 0 if no step is in progress, or if nothing of the step was sent
-	Pause  time.Duration // until the operation is due
+	Pause  time.Duration // the time until the operation is due
 	Owner  int           // the instance that works on the operation; 0 if any process may claim the operation
 	Tries  int
 	Undos  int    // the number of undos of the call that was begun

@@ -67,8 +67,8 @@ func (s *Stream) foreign() string { return array(s.Foreign) }
 // changes.
 const Lanes = 16
 
-// HeldKey identifies messages that wait together for the retry of the first of them. These are the
-// messages of one topic and key. If Key is empty, it is the single message at the position Seq.
+// HeldKey identifies messages that wait together for the retry of the first of them: the messages
+// of one topic and key. If Key is empty, HeldKey identifies the single message at the position Seq.
 type HeldKey struct {
 	Topic, Key string
 	Seq        int64

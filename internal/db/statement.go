@@ -2,8 +2,8 @@ package db
 
 import "github.com/idem-go/idem/internal/roundtrip"
 
-// Statements and StatementsAtOnce are the statements that a connection prepares for a call. Other
-// statements of a call are rare.
+// Statements are the statements that a connection prepares for a call, and StatementsAtOnce those
+// for a call with Claim.AtOnce. Other statements of a call are too rare to be prepared.
 var (
 	Statements       = []*roundtrip.Statement{ClaimStatement, LoadStatement, CompleteStatement}
 	StatementsAtOnce = []*roundtrip.Statement{ClaimAtOnceStatement, LoadStatement, CompleteStatement}

@@ -7,16 +7,17 @@ type StepOutcome string
 
 // The outcomes of steps.
 const (
-	// StepBegun is a call without a recorded outcome. It has a row only if it was begun together
-	// with others.
+	// StepBegun is the outcome of a call that has begun and whose result is not known. Only a call
+	// of operation.Parallel has a row with this outcome.
 	StepBegun StepOutcome = "begun"
-	// StepNotSent is a call that was begun together with others, and of which no attempt was sent.
+	// StepNotSent is the outcome of a call of operation.Parallel that was recorded as begun,
+	// although no attempt was sent.
 	StepNotSent    StepOutcome = "not sent"
 	StepDone       StepOutcome = "done"
 	StepResolved   StepOutcome = "resolved"    // done, with a value that a person has given
-	StepFailed     StepOutcome = "failed"      // the value is the error
-	StepRolledBack StepOutcome = "rolled back" // done, and rolled back in the decision to undo the operation
-	StepWaiting    StepOutcome = "waiting"     // until DueAt, for a signal, or for the end of a child
+	StepFailed     StepOutcome = "failed"      // the step has returned an error, which is its value
+	StepRolledBack StepOutcome = "rolled back" // the step was done, and its writes were rolled back when the operation was to be undone
+	StepWaiting    StepOutcome = "waiting"     // the step waits until DueAt, for a signal, or for the end of a child
 )
 
 // Step is a recorded step. A statement sets only the fields that it reads: see its columns.

@@ -70,15 +70,15 @@ func SealerOf(stored []byte) string {
 	return rest[1:min(len(rest), 1+int(rest[0]))]
 }
 
-// BoundInput returns the data to which the sealed input of an operation is bound.
+// BoundInput returns the data to which the sealed input of an operation is bound: see Sealer.
 func BoundInput(operation string) []byte { return boundTo("idem.operation.input/1", operation) }
 
-// BoundStep returns the data to which the sealed value of a step is bound.
+// BoundStep returns the data to which the sealed value of a step is bound: see Sealer.
 func BoundStep(operation string, s *Step) []byte {
 	return boundTo("idem.operation.step/1", operation, strconv.Itoa(s.Seq), string(s.Kind), s.Name, string(s.Outcome))
 }
 
-// BoundSignal returns the data to which the sealed value of a signal is bound.
+// BoundSignal returns the data to which the sealed value of a signal is bound: see Sealer.
 func BoundSignal(operation, name string) []byte {
 	return boundTo("idem.operation.signal/1", operation, name)
 }
