@@ -91,7 +91,7 @@ func (g *guard) setOwners(owners []int, processes int) {
 func (g *guard) handleNotification(names string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if names == guardWanted && g.slot == 0 { // not in a guard, which receives its own notification before it stands down
+	if names == guardWanted && g.slot == 0 { // a guard that stands down also receives guardWanted, and still has its slot then
 		g.tryAt = time.Now().Add(guardLists/2 + jitter(guardLists/2))
 	}
 	for worker := range g.workers {
@@ -137,7 +137,7 @@ func (g *guard) pause(limit time.Duration) time.Duration {
 	switch {
 	case g.slot > 0 && (len(g.owners) > 0 || g.late > 0):
 		return guardTick
-	case g.slot > 0 || g.tryAt.IsZero() || len(g.workers) == 0: // this may change without a notification
+	case g.slot > 0 || g.tryAt.IsZero() || len(g.workers) == 0: // the slot, tryAt and the Workers may change without a notification
 		return min(limit, guardLists/4)
 	}
 	return max(min(limit, time.Until(g.tryAt)), time.Millisecond)

@@ -88,7 +88,7 @@ func (s *watched) waitForNotification(ctx context.Context) error {
 	return err
 }
 
-// act does the work of a guard. If there is none for some time, it pings the server.
+// act does the work of a guard. If nothing was sent for some time, act pings the server.
 func (s *watched) act(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
