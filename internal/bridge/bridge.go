@@ -61,7 +61,8 @@ type Ending struct {
 	Err      error
 }
 
-// ForDuplicates marks an error of a Runner that all calls return that wait for the operation.
+// ForDuplicates marks an error of a Runner. Every call that waits for the operation returns the
+// error, too.
 type ForDuplicates interface {
 	error
 	ForDuplicates()
@@ -111,8 +112,8 @@ type Execution interface {
 	// Engine returns the engine for further transactions.
 	Engine() *txn.Engine
 
-	// Key returns the key with the given operation as its holder. With an empty id it returns the
-	// key with a new operation, which this call would begin.
+	// Key returns the key for the record of the given operation. With an empty id it returns the
+	// key for a new operation, which this call would begin.
 	Key(operationID string) db.Key
 
 	// ClaimedAt returns when the key was claimed, by the clock of the database.
