@@ -36,10 +36,10 @@ var ErrNotFound = errors.New("the dead letter does not exist")
 
 const listPage = 100 // how many dead letters List reads in one query
 
-// List iterates over the dead letters that match the filter, which is the parameter only, in the
-// order of their names. An empty field of the filter matches all dead letters. The letters have no
-// contents. List yields what read returns for a letter. After an error it yields what hint returns
-// for the error, and ends.
+// List iterates over the dead letters that match a filter, the third parameter, in the order of
+// their names. An empty field of the filter matches all dead letters. The letters have no contents.
+// List yields what read returns for a letter. After an error it yields what hint returns for the
+// error, and ends.
 func List[D any](
 	ctx context.Context, pool *pgxpool.Pool, only Name, read func(*Letter) D, hint func(error) error,
 ) iter.Seq2[D, error] {
