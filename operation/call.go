@@ -22,7 +22,7 @@ import (
 // The policy says what happens when the outcome of an attempt is in doubt, and how the call is
 // retried. If do returns an error, Call waits for a backoff and tries again, as the policy allows.
 // A Final error ends the call at once, and Call returns it. For a backoff of 5 seconds or more the
-// operation is released, and neither a caller nor a worker waits.
+// operation is released, and occupies no worker.
 //
 // The value that do returns is recorded with the next commit. If the run ends without another
 // commit, the value is recorded when the run ends. If the process dies before the value is
@@ -140,10 +140,10 @@ func (op *Op) makeCall(o *outsideCall) ([]byte, error) {
 	return value, err
 }
 
-// loadAttempts sets the number of attempts and the doubt of the call from the record. It reports
-// whether the call has begun according to the record. The number of attempts is in the row of the
-// operation. If an older version of the code made the call by Go, the number is in the row of the
-// step.
+// loadAttempts sets the number of attempts from the record, and whether the call is in doubt. It
+// reports whether the record says that the call has begun. The number of attempts is in the row of
+// the operation. If an older version of the code made the call by Go, the number is in the row of
+// the step.
 func (op *Op) loadAttempts(o *outsideCall) (begun bool) {
 	w, s := op.work, o.step
 	begun = s.do == settle
@@ -337,8 +337,8 @@ func (o *outsideCall) try(ctx context.Context) ([]byte, error) {
 //
 // If ctx has ended, a Final error becomes Unknown. The program may have made the Final error from
 // the error of ctx, and then the other system has not answered. A Final(NotSent) error stays as it
-// is, unless it wraps the error of ctx. If ctx ended because no beat came, any error that is not
-// NotSent becomes an Unknown error that wraps ErrNoBeat.
+// is, unless it wraps the error of ctx. If ctx ended because Beat was not called in time, any error
+// that is not NotSent becomes an Unknown error that wraps ErrNoBeat.
 func (p *Policy) attemptError(ctx context.Context, err error) error {
 	_, happened := err.(*unusableError)
 	if err == nil || happened || ctx.Err() == nil {
@@ -381,11 +381,11 @@ func (op *Op) recordOutcome(s *step, value []byte, err error) ([]byte, error) {
 }
 
 // pauseCall waits for the backoff between two attempts. If the backoff is shorter than longPause,
-// the process sleeps. Otherwise the operation is released, and is due after the backoff. A suspect,
-// which may kill its processes, is released at any backoff: the attempt did not kill the process,
-// and the commit of the release resets the count of deaths. After a long backoff of a parallel
-// call, only this call makes no more attempts in this run. The operation is released when the other
-// calls have ended.
+// the process sleeps. Otherwise the operation is released, and is due after the backoff. A suspect
+// is an operation whose processes have died several times. It is released at every backoff: the
+// attempt did not kill the process, and the commit of the release resets the count of deaths. After
+// a long backoff of a parallel call, only this call makes no more attempts in this run. The
+// operation is released when the other calls have ended.
 func (op *Op) pauseCall(o *outsideCall) error {
 	d := o.policy.backoff(o.tries)
 	op.work.warn(op.ctx, o)
@@ -453,8 +453,8 @@ func (op *Op) checkCanceled(o *outsideCall) error {
 }
 
 // positionBetween returns what the row of the operation stores between two attempts at the call. If
-// the call is not in doubt, the row does not say that the call has begun. The next process then
-// commits that fact again.
+// the call is not in doubt, the row does not say that the call has begun, and the next process
+// commits the beginning of the call again.
 func (o *outsideCall) positionBetween(pause time.Duration) db.At {
 	at := db.At{Step: o.step.name, Pause: pause, Tries: o.tries}
 	if o.doubt {

@@ -274,8 +274,8 @@ func begins(at *db.At) bool {
 //   - Not acknowledged: the COMMIT may have happened. The next run loads the record, which shows
 //     whether it has. If this was the first commit, package idem looks up the record by its key.
 //   - db.Gone: a statement did not find the row that it requires. If this was the first commit, or
-//     if the row of the operation was as expected, fn has ended the transaction. Otherwise
-//     commitFenced finds the cause.
+//     if the row of the operation was as expected, the fn of a step has ended the transaction.
+//     Otherwise commitFenced finds the cause.
 //   - Refused by the server for another reason, such as a deferred constraint: attribute chooses
 //     the step that gets the error in the next run.
 func (op *Op) commitFailed(err error, advance *db.AdvanceOperation) error {

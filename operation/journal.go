@@ -136,7 +136,7 @@ func undoPlan(rows []db.Step) (undos, kept []string) {
 // clock converts times of the database's clock to times of this process's clock.
 type clock struct {
 	loadedAt time.Time // when the journal was read, by the database's clock
-	loaded   time.Time // the same moment by the clock of this process
+	loaded   time.Time // when the journal was read, by the clock of this process
 }
 
 // local converts a time of the database's clock to the clock of this process. The result has a
@@ -148,7 +148,7 @@ type action int
 
 const (
 	replay action = iota // the step returns its recorded outcome
-	run                  // the step is taken
+	run                  // the step is executed
 	settle               // the call is in doubt: its policy says what to do
 	wait                 // the run waits for the end of a pause, a signal or a child
 	unwind               // the function does not continue, and the done steps are undone
@@ -240,9 +240,9 @@ func decideRecorded(j *journal, r request, s *db.Step) decision {
 }
 
 // decideDoubt decides about a call in doubt. If the operation is not canceled, the policy of the
-// call is followed. A canceled operation asks the other system about an Asked call. It repeats a
-// Keyed call only if the step has an undo, and Cancel was not WithoutCalling. In all other cases it
-// parks.
+// call decides. A canceled operation asks the other system about an Asked call. It repeats a Keyed
+// call only if the step has an undo, and Cancel was not WithoutCalling. In all other cases the
+// operation parks.
 func decideDoubt(j *journal, r request, s *db.Step) decision {
 	switch {
 	case !j.canceled || r.policy == "" || r.policy == db.PolicyAsked:

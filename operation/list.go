@@ -259,11 +259,11 @@ func readHistory(file []byte) (*history, error) {
 // recorded step returns its recorded outcome, and the run ends where the record ends. No other step
 // is executed. Replay uses the definition whose name is in the history.
 //
-// Replay returns nil if the code can continue the operation, or ends it as it has ended. It returns
-// a *ParkedError if the operation would park with this code: the code asks for other steps than the
-// recorded ones or for fewer steps, or a value does not decode. Replay returns another error if the
-// document is not a history or no definition has its name. It also does so if the function fails,
-// or ends the operation in another way than it has ended.
+// Replay returns nil if the code can continue the operation, or ends it in the way in which it has
+// ended. It returns a *ParkedError if the operation would park with this code: the code asks for
+// other steps than the recorded ones or for fewer steps, or a value does not decode. Replay returns
+// another error if the document is not a history or no definition has its name. It also does so if
+// the function fails, or ends the operation in another way than it has ended.
 //
 // If the operation has ended, all its steps count as recorded, even the steps that were committed
 // together with its end. If the code no longer asks for one of these last steps, Replay reports a

@@ -271,8 +271,8 @@ func engineOf(pool *pgxpool.Pool) *txn.Engine {
 // maxDeaths is the default of WithMaxDeaths.
 const maxDeaths = 10
 
-// suspectLimit is how long a suspect blocks other suspects. A suspect that is still running by then
-// may only hang, which does not kill the process.
+// suspectLimit is how long a suspect blocks other suspects. A suspect that runs longer may hang,
+// but a function that hangs does not kill the process.
 const suspectLimit = 10 * time.Second
 
 // turns is a semaphore for one suspect in this process, whatever pool it uses.

@@ -38,9 +38,9 @@ type Status struct {
 	Canceled bool
 
 	// Step is the step that is in progress or waits, as of the last commit. For a parked operation
-	// it is the step at which the operation is parked. Kind is the kind of this step. It is call or
-	// undo if the call or undo has begun, as CallKey takes it. It is sleep, await or child if the
-	// operation waits for the step. Otherwise Kind is empty.
+	// it is the step at which the operation is parked. Kind is "call" or "undo", as CallKey takes
+	// it, if the call or the undo has begun. Kind is "sleep", "await" or "child" if the operation
+	// waits for the step. Otherwise Kind is empty.
 	Kind     string
 	Step     string
 	Since    time.Time // when the step was begun
@@ -135,7 +135,7 @@ func stepStatuses(operationID string, rows []db.Step, state State) (steps []Step
 		switch r.Kind {
 		case db.EndStep:
 			continue
-		case db.SleepStep: // its row does not change when the pause ends
+		case db.SleepStep: // the row of a Sleep does not change when the pause ends
 			if i+1 < len(rows) && rows[i+1].Kind != db.UndoStep || state == StateCompleted {
 				step.Outcome = string(db.StepDone)
 			}
@@ -191,11 +191,11 @@ func WithoutCode() CancelOption {
 }
 
 // Cancel ends an operation that is running or parked. The operation begins no further step, and its
-// done steps are undone. Cancel records this and returns. A Worker, or the next call with the key,
-// runs the undos; it does not wait for the end of a pause. Then the key is free, even if the
-// function returns a rejection meanwhile. A call that waits for the operation or runs the undos
-// gets ErrCanceled. It is no error to cancel an operation again. Another Cancel has an effect only
-// if its options differ.
+// done steps are undone. Cancel records this and returns. A Worker or the next call with the key
+// runs the undos, even if the operation was in a pause that has not ended. Then the key is free,
+// even if the function returns a rejection meanwhile. A call that waits for the operation or runs
+// the undos gets ErrCanceled. It is no error to cancel an operation again. Another Cancel has an
+// effect only if its options differ.
 //
 // Cancel takes effect at the next step or attempt. It does not interrupt a call in progress.
 //

@@ -82,8 +82,8 @@ func (p Policy) WithAttemptTimeout(d time.Duration) Policy {
 
 // WithBackoff sets the bounds of the pauses between attempts. Each pause has a random duration
 // below a limit. The limit is min after the first attempt. It doubles with each attempt, up to max.
-// For a pause of 5 seconds or more the operation is released, and neither a caller nor a worker
-// waits. The defaults are 200 milliseconds and a minute.
+// For a pause of 5 seconds or more the operation is released, and occupies no worker. The defaults
+// are 200 milliseconds and a minute.
 func (p Policy) WithBackoff(min, max time.Duration) Policy {
 	if p.min, p.max = min, max; min <= 0 || max < min {
 		p.err = fmt.Errorf("operation: WithBackoff(%v, %v): min must be positive, and max at least min", min, max)

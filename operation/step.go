@@ -240,12 +240,12 @@ func result[T any](op *Op, s *step, stored []byte, err error) (T, error) {
 // None is the type of the value of a step that has no value.
 type None = struct{}
 
-// Undo reverses a step whose value is a T. [UndoTx] and [UndoCall] return an Undo. It is an
+// Undo reverses a step whose value is a T. [UndoTx] and [UndoCall] return an Undo, which is an
 // argument of the step:
 //
-//   - An undo runs if its step is recorded as done and the operation ends in idem.Reject, in a
-//     Final error, or by Cancel. It does not run if the step has failed, was rolled back or never
-//     ran.
+//   - An undo runs if and only if its step is recorded as done and the operation ends in
+//     idem.Reject, in a Final error, or by Cancel. It does not run if the step has failed, was
+//     rolled back or never ran.
 //   - Undos run in the reverse order of their steps. Several undos of one step also run in reverse
 //     order. Each undo is recorded, and runs once.
 //   - Before the first undo runs, each call in doubt is settled as its Policy says, or the
@@ -253,7 +253,7 @@ type None = struct{}
 //   - A done step without an undo keeps its effect: Status.Kept lists the step.
 //   - If an undo fails for good, the operation parks. Status.Undos lists the undos that are still
 //     to run.
-//   - An undo is the code of the running release, and gets the recorded value of its step.
+//   - An undo runs with the code of the current release, and gets the recorded value of its step.
 type Undo[T any] struct {
 	policy *Policy // the policy of an UndoCall; nil for an UndoTx
 	tx     func(tx pgx.Tx, done T) error
@@ -416,8 +416,8 @@ func (op *Op) rollBackStep(s *step, err error) error {
 //		… = operation.Call(op, "fraud check", …)
 //	}
 //
-// If the call after this point has begun, the operation has passed this point, even if the call has
-// no outcome yet.
+// If the old code has begun the call that comes next, the operation has passed this point, and
+// Changed returns false. This is so even if the call has no outcome yet.
 //
 // Changed cannot return an error. If the name is invalid, or if Changed is called from two
 // goroutines at once or inside of a step, it stops the run. No further step is taken. Whatever the

@@ -18,8 +18,8 @@ import (
 
 // Sleep pauses the operation for d. It commits all earlier steps first. The pause starts with this
 // commit, and counts by the database's clock. During a pause of more than 5 seconds the operation
-// is released: it has no connection, and neither a caller nor a worker waits. If no process runs
-// when the pause ends, the operation continues as soon as a process runs.
+// is released: it occupies no connection and no worker. If no process runs when the pause ends, the
+// operation continues as soon as a process runs.
 func Sleep(op *Op, name string, d time.Duration) error {
 	s, err := op.enter(request{kind: db.SleepStep, name: name})
 	if err != nil {
@@ -66,8 +66,8 @@ func (op *Op) pause(s *step, d time.Duration, recorded bool) error {
 // Await waits for a signal, such as a webhook or the approval of a person. It returns the first
 // value that was sent under the name, even if the value was sent before the Await. If nothing was
 // sent within timeout, by the database's clock, Await returns ErrTimeout. A signal that is sent in
-// a transaction must also be committed within timeout. While the operation waits, it has no
-// connection, and neither a caller nor a worker waits. An operation can await each name once.
+// a transaction must also be committed within timeout. While the operation waits, it occupies no
+// connection and no worker. An operation can await each name once.
 func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 	var none T
 	s, err := op.enter(request{kind: db.AwaitStep, name: name})
@@ -216,9 +216,8 @@ func Signal(ctx context.Context, conn interface {
 
 // Child begins an operation of another definition, the child, and returns its answer. The commit
 // that begins the child also records that this operation, the parent, awaits the child. While the
-// parent waits, it has no connection, and neither a caller nor a worker waits. The last commit of
-// the child makes the parent due. A Worker that has the definition of the child does the child's
-// work, in any process.
+// parent waits, it occupies no connection and no worker. The last commit of the child makes the
+// parent due. A Worker that has the definition of the child does the child's work, in any process.
 //
 // The child has the scope of the parent, a key of its own, and the id that ChildID returns. The
 // child is begun once. After that, a change of in or of the definition has no effect.
