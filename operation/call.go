@@ -14,20 +14,22 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Call takes a step outside of Postgres. do runs in no transaction and holds no connection, and
-// only after all earlier steps are committed. The key that do gets names this call of this
-// operation. It is the same in every attempt and in every process; pass it to the other side.
+// Call takes a step outside of Postgres, such as a payment. It calls do after all earlier steps are
+// committed, in no transaction and without a connection. The argument key identifies this call of
+// this operation, and is the same in every attempt and in every process. Pass it to the other
+// system.
 //
-// policy says what happens when the outcome is in doubt, and how the call is retried. After an
-// error of do another attempt follows after a backoff, as policy allows. A Final error ends the
-// call, and the function of the operation gets it. A backoff of 5 seconds or more frees the caller
-// or the worker.
+// The policy says what happens when the outcome of an attempt is in doubt, and how the call is
+// retried. If do returns an error, Call waits for a backoff and tries again, as the policy allows.
+// A Final error ends the call at once, and Call returns it. For a backoff of 5 seconds or more the
+// operation is released, and occupies no worker.
 //
-// The value is recorded with the next commit, or with the end of the run, however that ends. If the
-// process dies before that, the call is in doubt: it is made again, or asked about, or the
-// operation parks, as policy says.
+// The value that do returns is recorded with the next commit. If the run ends without another
+// commit, the value is recorded when the run ends. If the process dies before the value is
+// recorded, the call is in doubt. The policy then says whether the call is made again, the other
+// system is asked, or the operation parks.
 //
-// Each undo undoes the step: see [Undo].
+// The functions in undo reverse the step if the operation is undone: see [Undo].
 func Call[T any](op *Op, name string, policy Policy, do func(ctx context.Context, key string) (T, error), undo ...Undo[T]) (T, error) {
 	var none T
 	s, err := op.enter(callRequest(name, &policy, undo))
@@ -48,8 +50,9 @@ func Call[T any](op *Op, name string, policy Policy, do func(ctx context.Context
 	})
 }
 
-// errNotMade is the outcome of a call that is not made because its operation is being undone. The
-// function gets it only if later steps are recorded, because it must reach them.
+// errNotMade is the outcome of a call that is not made because its operation is being undone. If
+// later steps are recorded, the function gets this error and continues to those steps. Otherwise
+// the run stops at the call.
 var errNotMade = Final(ErrNotHappened)
 
 func callRequest[T any](name string, policy *Policy, undo []Undo[T]) request {
@@ -78,7 +81,7 @@ func newOutsideCall[T any](op *Op, s *step, policy Policy, do func(ctx context.C
 	}
 }
 
-// unusableError is the error of a call that has happened, and whose value cannot be recorded.
+// unusableError reports that a call has happened, but its value cannot be recorded.
 type unusableError struct{ error }
 
 func encodeResult[T any](codec Codec, value T, err error) ([]byte, error) {
@@ -92,33 +95,33 @@ func encodeResult[T any](codec Codec, value T, err error) ([]byte, error) {
 	return stored, nil
 }
 
-// outsideCall is the call of a Call step, of a parallel call or of an UndoCall, with the state of
-// its attempts.
+// outsideCall is one call of another system, with the state of its attempts. Call, Go and UndoCall
+// make such calls.
 type outsideCall struct {
 	step     *step
 	policy   Policy
-	label    string // names the call in the reason of a parked operation
-	stepName string // the step that is the call, or that it undoes
+	label    string // a description of the call for the reason of a parked operation
+	stepName string // the name of the call's step; for an UndoCall, of the step that is undone
 	key      string
 	call     func(ctx context.Context, key string) ([]byte, error)
-	encode   func(found any) ([]byte, error) // encodes what the find of Asked has returned
-	parallel bool                            // it is one of Calls
+	encode   func(found any) ([]byte, error) // encodes the value that find of an Asked policy has returned
+	parallel bool                            // the call was added by Go
 
 	tries        int       // attempts so far, in all processes
-	doubt        bool      // an attempt may have been sent, and has no answer
-	last         error     // of the last attempt
+	doubt        bool      // an attempt may have been sent, and its outcome is not known
+	last         error     // the error of the last attempt
 	lastStoredAt time.Time // when storeFailure last stored an error
-	dueAt        time.Time // of a parallel call: the end of a long pause
+	dueAt        time.Time // for a parallel call: when a backoff of longPause or more ends
 }
 
-// failureOf returns the last error of a call for the record, or nil if there is none.
+// failureOf returns the last error of the call in its stored form, or nil if there is none.
 func (op *Op) failureOf(o *outsideCall) *db.StepError {
 	return op.work.stepError(o.stepName, o.tries, o.last)
 }
 
-// makeCall brings a call to an outcome. Before the first attempt it commits that the call is begun,
-// together with all earlier steps. So a process that finds the record after a crash knows that an
-// attempt may have been sent.
+// makeCall makes attempts until the call has an outcome or the run stops. Before the first attempt
+// it commits all earlier steps and the fact that the call has begun. If the process dies, the next
+// process then knows from the record that an attempt may have been sent.
 func (op *Op) makeCall(o *outsideCall) ([]byte, error) {
 	s := o.step
 	if begun := op.loadAttempts(o); !begun {
@@ -137,8 +140,10 @@ func (op *Op) makeCall(o *outsideCall) ([]byte, error) {
 	return value, err
 }
 
-// loadAttempts loads the recorded attempts at a call. It reports whether the call is recorded as
-// begun. A call that older code made in parallel has a row of its own, with its number of attempts.
+// loadAttempts sets the number of attempts from the record, and whether the call is in doubt. It
+// reports whether the record says that the call has begun. The number of attempts is in the row of
+// the operation. If an older version of the code made the call by Go, the number is in the row of
+// the step.
 func (op *Op) loadAttempts(o *outsideCall) (begun bool) {
 	w, s := op.work, o.step
 	begun = s.do == settle
@@ -147,7 +152,7 @@ func (op *Op) loadAttempts(o *outsideCall) (begun bool) {
 		o.tries = w.at.Tries
 	}
 	if s.recorded != nil && (s.recorded.Outcome == db.StepNotSent || !s.recorded.DueAt.IsZero()) {
-		if o.tries = triesOf(s.recorded.Value); o.isSpent() && w.at.Tries == 0 { // Retry has set it to 0
+		if o.tries = triesOf(s.recorded.Value); o.isSpent() && w.at.Tries == 0 { // Retry has set Tries to 0
 			o.tries = 0
 		}
 		if o.doubt {
@@ -157,13 +162,14 @@ func (op *Op) loadAttempts(o *outsideCall) (begun bool) {
 			begun = false
 		}
 	}
-	if w.journal.canceled && o.isSpent() { // Cancel allows one more attempt: see decideDoubt
+	if w.journal.canceled && o.isSpent() { // a canceled operation gets one more attempt to settle the call
 		o.tries = o.policy.attempts - 1
 	}
 	return begun
 }
 
-// tryUntilSettled makes attempts until one settles the call, or no further attempt is allowed.
+// tryUntilSettled makes attempts until the call has an outcome, no further attempt is allowed, or
+// the run stops.
 func (op *Op) tryUntilSettled(o *outsideCall) ([]byte, error) {
 	w := op.work
 	for {
@@ -190,11 +196,11 @@ func (op *Op) tryUntilSettled(o *outsideCall) ([]byte, error) {
 	}
 }
 
-// isSpent reports whether no further attempt is allowed.
+// isSpent reports whether the call has used up the attempts that its policy allows.
 func (o *outsideCall) isSpent() bool { return o.policy.attempts > 0 && o.tries >= o.policy.attempts }
 
-// isSettledBy reports whether an error is the outcome of the call. An attempt that was not sent
-// does not settle an earlier attempt in doubt.
+// isSettledBy reports whether err is the outcome of the call. A Final(NotSent) error is not the
+// outcome while an earlier attempt is in doubt.
 func (o *outsideCall) isSettledBy(err error) bool {
 	m := meaningOf(err)
 	return m.final && !(o.doubt && m.unsent)
@@ -202,9 +208,10 @@ func (o *outsideCall) isSettledBy(err error) bool {
 
 var errCutOff = errors.New("its last attempt was cut off")
 
-// giveUp ends a call that is not tried again. An Asked call in doubt is asked about first. If the
-// call has not happened, the function gets the last error as a Final. Otherwise the operation
-// parks, because a function that continued could pay twice, or pay for nothing.
+// giveUp ends a call that is not tried again. If the call is in doubt and its policy is Asked,
+// giveUp first asks the other system. If the call has not happened, the function gets the last
+// error as a Final error. If the call is still in doubt, the operation parks, because a function
+// that continued could pay twice, or pay for nothing. For an undo the operation always parks.
 func (op *Op) giveUp(o *outsideCall, failed string) ([]byte, error) {
 	if o.doubt && o.policy.find != nil {
 		value, done, err := op.askOutcome(o)
@@ -228,8 +235,8 @@ func (op *Op) giveUp(o *outsideCall, failed string) ([]byte, error) {
 	return nil, op.parkFor(last, o.tries, o.stepName, ReasonAttemptsExhausted, "%s, and %s", failed, happened)
 }
 
-// attempt makes a call once. If an earlier attempt is in doubt, attempt settles that one first, and
-// may then not need another.
+// attempt makes one attempt at the call. If an earlier attempt is in doubt, attempt first tries to
+// settle the earlier one. It sends the call again only if the earlier attempt has not settled it.
 func (op *Op) attempt(o *outsideCall) ([]byte, error) {
 	if op.ctx.Err() != nil {
 		return nil, op.interrupted()
@@ -247,13 +254,13 @@ func (op *Op) attempt(o *outsideCall) ([]byte, error) {
 	return op.send(o)
 }
 
-// parkInDoubt parks the operation at a call that is Once.
+// parkInDoubt parks the operation because a call with the policy Once is in doubt.
 func (op *Op) parkInDoubt(o *outsideCall, last error) error {
 	return op.parkFor(last, o.tries, o.stepName, ReasonCallInDoubt, "%s may have happened, and must not happen twice: ask the other side, and Resolve the step", o.label)
 }
 
-// settleDoubt settles a call in doubt that is Keyed or Asked. It reports false if the call is to be
-// made again.
+// settleDoubt tries to settle a call in doubt whose policy is Keyed or Asked. settled is false if
+// the caller has to send the call again. Otherwise value and err are the result of the attempt.
 func (op *Op) settleDoubt(o *outsideCall) (value []byte, settled bool, err error) {
 	if o.policy.find == nil {
 		if time.Since(op.work.begunAt) > o.policy.window {
@@ -264,8 +271,8 @@ func (op *Op) settleDoubt(o *outsideCall) (value []byte, settled bool, err error
 	if value, done, err := op.askOutcome(o); done || err != nil {
 		return value, true, err
 	}
-	if j := &op.work.journal; j.canceled && o.step.kind == db.CallStep { // it has not happened, so it is not made
-		if !o.parallel && j.recordedAfter(o.step.seq) != nil { // the function goes on to these steps
+	if j := &op.work.journal; j.canceled && o.step.kind == db.CallStep { // the call has not happened, and a canceled operation does not make it
+		if !o.parallel && j.recordedAfter(o.step.seq) != nil { // the function must reach the later steps
 			return nil, true, errNotMade
 		}
 		if !o.parallel {
@@ -276,8 +283,8 @@ func (op *Op) settleDoubt(o *outsideCall) (value []byte, settled bool, err error
 	return nil, false, nil
 }
 
-// askOutcome asks the other side for the outcome of a call in doubt. If the call has happened,
-// askOutcome returns its value and true. If it returns false and no error, the call has not
+// askOutcome asks the other system for the outcome of a call in doubt. If the call has happened,
+// askOutcome returns its value and true. If askOutcome returns false and no error, the call has not
 // happened, and is no longer in doubt.
 func (op *Op) askOutcome(o *outsideCall) (value []byte, done bool, err error) {
 	bounded, cancel := o.policy.bounded(op.ctx)
@@ -294,8 +301,8 @@ func (op *Op) askOutcome(o *outsideCall) (value []byte, done bool, err error) {
 	return value, true, op.parkUnusable(o, err)
 }
 
-// send makes a call once. An attempt that returned an error without a meaning leaves the call in
-// doubt. An attempt that was not sent leaves the doubt as it was.
+// send calls the function of the call once. An error that is neither Final nor NotSent leaves the
+// call in doubt. A NotSent error does not change whether the call is in doubt.
 func (op *Op) send(o *outsideCall) ([]byte, error) {
 	began := time.Now()
 	value, err := o.try(op.ctx)
@@ -317,7 +324,7 @@ func (op *Op) send(o *outsideCall) ([]byte, error) {
 	return nil, err
 }
 
-// try runs the function of a call, with the attempt timeout and the heartbeat of its policy.
+// try runs the function of the call, with the attempt timeout and the heartbeat of its policy.
 func (o *outsideCall) try(ctx context.Context) ([]byte, error) {
 	bounded, cancel := o.policy.watched(ctx)
 	defer cancel()
@@ -325,12 +332,13 @@ func (o *outsideCall) try(ctx context.Context) ([]byte, error) {
 	return value, o.policy.attemptError(bounded, err)
 }
 
-// attemptError returns the error of an attempt. ctx is the context of the attempt.
+// attemptError returns the error of an attempt whose function has returned err. ctx is the context
+// of the attempt.
 //
-// After the end of the context, a Final error counts as Unknown: the program may have made it from
-// the error of the context, and the text alone does not show whether the other side has answered.
-// Final(NotSent) stays, unless it wraps the error of the context. An error without a meaning also
-// counts as Unknown if the context ended because no beat came; it becomes an ErrNoBeat.
+// If ctx has ended, a Final error becomes Unknown. The program may have made the Final error from
+// the error of ctx, and then the other system has not answered. A Final(NotSent) error stays as it
+// is, unless it wraps the error of ctx. If ctx ended because Beat was not called in time, any error
+// that is not NotSent becomes an Unknown error that wraps ErrNoBeat.
 func (p *Policy) attemptError(ctx context.Context, err error) error {
 	_, happened := err.(*unusableError)
 	if err == nil || happened || ctx.Err() == nil {
@@ -346,8 +354,8 @@ func (p *Policy) attemptError(ctx context.Context, err error) error {
 	return err
 }
 
-// parkUnusable parks the operation if a call has happened and its value cannot be recorded. It
-// returns any other error as it is.
+// parkUnusable parks the operation if err is an unusableError: the call has happened, but its value
+// cannot be recorded. parkUnusable returns any other err unchanged.
 func (op *Op) parkUnusable(o *outsideCall, err error) error {
 	if u, ok := err.(*unusableError); ok {
 		return op.parkFor(u.error, o.tries, o.stepName, ReasonValueUnreadable, "%s has happened, and its value cannot be recorded", o.label)
@@ -355,9 +363,10 @@ func (op *Op) parkUnusable(o *outsideCall, err error) error {
 	return err
 }
 
-// recordOutcome adds the outcome of a call to the next commit, and returns it as the function sees
-// it. It also keeps the outcome in work.unrecorded, in case this run never commits. An undo that
-// has failed is not recorded: the operation parks, and the undo is still to run.
+// recordOutcome adds the outcome of a call to the next commit. It returns the outcome in the form
+// that the function of the operation sees. It also keeps the outcome in work.unrecorded, in case
+// this run never commits. The failure of an undo is not recorded: the operation parks, and the undo
+// can be made again.
 func (op *Op) recordOutcome(s *step, value []byte, err error) ([]byte, error) {
 	outcome := db.StepDone
 	switch {
@@ -371,11 +380,12 @@ func (op *Op) recordOutcome(s *step, value []byte, err error) ([]byte, error) {
 	return value, err
 }
 
-// pauseCall takes the pause between two attempts. A short pause is spent in memory. A long pause
-// frees the caller or the worker: the operation is released, and due after the pause. A suspect is
-// released after any pause: it has survived an attempt, and the commit that records this resets its
-// deaths. A long pause of a parallel call ends its attempts in this run, and the operation is
-// released when the other calls have ended, too.
+// pauseCall waits for the backoff between two attempts. If the backoff is shorter than longPause,
+// the process sleeps. Otherwise the operation is released, and is due after the backoff. A suspect
+// is an operation whose processes have died several times. It is released at every backoff: the
+// attempt did not kill the process, and the commit of the release resets the count of deaths. After
+// a long backoff of a parallel call, only this call makes no more attempts in this run. The
+// operation is released when the other calls have ended.
 func (op *Op) pauseCall(o *outsideCall) error {
 	d := o.policy.backoff(o.tries)
 	op.work.warn(op.ctx, o)
@@ -394,10 +404,11 @@ func (op *Op) pauseCall(o *outsideCall) error {
 	return op.suspend(commit{at: o.positionBetween(d), failure: op.failureOf(o)})
 }
 
-// storePause is how often storeFailure stores an error of a call at most.
+// storePause is the minimum time between two errors of a call that storeFailure stores.
 const storePause = time.Second
 
-// storeFailure stores the error of an attempt, which Show returns. It ignores its own failure.
+// storeFailure stores the error of the last attempt, which Show then returns. If the statement
+// fails, the run continues without the stored error.
 func (op *Op) storeFailure(o *outsideCall, pause time.Duration) {
 	if time.Since(o.lastStoredAt) < storePause {
 		return
@@ -408,7 +419,7 @@ func (op *Op) storeFailure(o *outsideCall, pause time.Duration) {
 	_ = w.execution.Engine().Query(op.ctx, &note)
 }
 
-// warn logs the error of an attempt if its number is a power of two.
+// warn logs the error of the last attempt if the number of the attempt is a power of two.
 func (w *work) warn(ctx context.Context, o *outsideCall) {
 	if o.tries&(o.tries-1) == 0 {
 		cmp.Or(w.logger, slog.Default()).WarnContext(ctx, "operation: an attempt has failed", "operation", w.operation, "name", w.definition.name,
@@ -416,9 +427,10 @@ func (w *work) warn(ctx context.Context, o *outsideCall) {
 	}
 }
 
-// checkCanceled asks the database after a pause whether the operation was canceled, or canceled
-// with other options. If so, it stops the run, and the next run sees the Cancel. While the database
-// cannot answer, no attempt is made. Undos are made in any case.
+// checkCanceled reads from the database whether the operation was canceled during the pause, or
+// canceled again with other options. If it was, checkCanceled stops the run, and the next run
+// follows the Cancel. While the database is unavailable, checkCanceled waits, and no attempt is
+// made. Undos are attempted without this check.
 func (op *Op) checkCanceled(o *outsideCall) error {
 	if o.step.kind == db.UndoStep {
 		return nil
@@ -440,8 +452,9 @@ func (op *Op) checkCanceled(o *outsideCall) error {
 	}
 }
 
-// positionBetween returns the position of the operation between two attempts. A call that is not in
-// doubt is recorded as not begun: the next process commits its beginning anew.
+// positionBetween returns what the row of the operation stores between two attempts at the call. If
+// the call is not in doubt, the row does not say that the call has begun, and the next process
+// commits the beginning of the call again.
 func (o *outsideCall) positionBetween(pause time.Duration) db.At {
 	at := db.At{Step: o.step.name, Pause: pause, Tries: o.tries}
 	if o.doubt {
@@ -450,16 +463,17 @@ func (o *outsideCall) positionBetween(pause time.Duration) db.At {
 	return at
 }
 
-// recordNotSent records that no attempt of a call was sent, for a run that stops. Without this
-// record the call would be in doubt for the next process, and a call that is Once would park.
+// recordNotSent commits, for a run that stops, that the call is not in doubt. Without this commit
+// the call would be in doubt for the next process, and the operation would park if the policy is
+// Once.
 func (op *Op) recordNotSent(o *outsideCall) {
 	if s := op.stopped; (s.kind == stopCallerLeft || s.kind == stopRerun) && len(op.pending) == 0 && !o.doubt {
 		op.commitStopped(commit{always: true, at: o.positionBetween(0), failure: op.failureOf(o)})
 	}
 }
 
-// commitStopped commits for a run that has stopped, even if its context has ended. It ignores a
-// failure, and the run stays stopped as before.
+// commitStopped commits c after the run has stopped, even if the context of the run has ended. It
+// ignores an error of the commit, and the run stays stopped for the same reason as before.
 func (op *Op) commitStopped(c commit) {
 	running, stopped := op.ctx, op.stopped
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(running), releaseLimit)
@@ -470,7 +484,8 @@ func (op *Op) commitStopped(c commit) {
 	op.ctx, op.stopped = running, stopped
 }
 
-// triesValue returns the number of attempts at a parallel call as the value of its row.
+// triesValue encodes the number of attempts at a parallel call. The row of the call stores the
+// number as its value.
 func triesValue(tries int) []byte {
 	if tries == 0 {
 		return nil

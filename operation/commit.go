@@ -18,7 +18,7 @@ import (
 )
 
 // Checkpoint commits the steps so far. Use it where no other step commits: before a step that takes
-// long, before a step for which other processes wait, or between groups of Tx steps if there are
+// long, before a step that other processes wait for, or between groups of Tx steps if there are
 // hundreds.
 func (op *Op) Checkpoint() error {
 	if !op.taking.TryLock() {
@@ -38,8 +38,8 @@ func (op *Op) Checkpoint() error {
 	return op.commit(commit{})
 }
 
-// ensureTx makes sure that there is a transaction with a savepoint, and that no step has run after
-// the savepoint.
+// ensureTx prepares the transaction for the next step. It opens a transaction with a savepoint if
+// none is open. If a step has run since the savepoint, ensureTx replaces the savepoint.
 func (op *Op) ensureTx() error {
 	switch {
 	case op.tx == nil:
@@ -55,7 +55,7 @@ func (op *Op) ensureTx() error {
 	return nil
 }
 
-// open begins a transaction.
+// open begins a transaction with the claim of the key, and sends the requests in it.
 func (op *Op) open(requests ...txn.Request) error {
 	requests = append([]txn.Request{db.Reclaim{ExecutionID: op.work.operation}}, requests...)
 	tx, err := op.work.execution.Engine().Open(op.ctx, requests...)
@@ -66,8 +66,8 @@ func (op *Op) open(requests ...txn.Request) error {
 	return nil
 }
 
-// rollBack rolls the transaction back, if there is one. err is why: it decides whether the connection
-// can be used again.
+// rollBack rolls back the transaction, if one is open. err is the reason, or nil. If err shows that
+// the connection is broken, the connection is closed.
 func (op *Op) rollBack(err error) {
 	if op.tx != nil {
 		op.tx.CloseAfter(err)
@@ -75,8 +75,8 @@ func (op *Op) rollBack(err error) {
 	}
 }
 
-// failed stops the run because of an error of the database. After a transient error the function is
-// run again.
+// failed stops the run because of a database error. After a transient error the function runs
+// again.
 func (op *Op) failed(err error) error {
 	switch {
 	case op.ctx.Err() != nil:
@@ -87,15 +87,14 @@ func (op *Op) failed(err error) error {
 	return op.halt(stopFailed, err)
 }
 
-// lacksSavepoint reports whether the savepoint of the run is gone: the transaction is another one,
-// or has ended.
+// lacksSavepoint reports whether err says that the savepoint of the run does not exist, or that no
+// transaction is open. The fn of a step has then ended the transaction.
 func lacksSavepoint(err error) bool { return txn.HasCode(err, "3B001", "25P01") }
 
-// txEnded stops a run in which the fn of a step has ended the transaction. s is that step, or nil
-// if it is not known. The writes of the Tx since the last commit may be committed without their
-// rows, so that another run would write them again: the operation parks. If nothing of the
-// operation is committed yet, the call fails, and the record of its key shows what idem.Do would
-// leave.
+// txEnded stops a run in which the fn of a step has ended the transaction. s is the step, or nil if
+// the step is not known. The writes of Tx steps since the last commit may be committed without the
+// rows that record these steps. Another run would repeat the writes, so the operation parks. Before
+// the first commit of the operation, the call fails instead, as with idem.Do.
 func (op *Op) txEnded(err error, s *step) error {
 	if op.work.epoch == 0 {
 		return op.halt(stopFailed, err)
@@ -117,29 +116,31 @@ func (op *Op) txEnded(err error, s *step) error {
 		"look at it, and Retry with a fn that does not, or Cancel", written)
 }
 
-// isInTx reports whether a pending row is that of a Tx or an UndoTx, with writes in the
-// transaction.
+// isInTx reports whether a pending row belongs to a done Tx or UndoTx. The writes of that step are
+// then in the open transaction.
 func isInTx(s *db.Step) bool {
 	return s.Outcome == db.StepDone && (s.Kind == db.TxStep || s.Kind == db.UndoStep && s.Policy == "")
 }
 
-// commit is what a commit contains besides the pending steps and signals.
+// commit says what a commit contains besides the pending steps and signals.
 type commit struct {
 	at      db.At
-	release bool              // no process owns the operation afterwards
-	always  bool              // commit even if the operation was canceled and this run does not know it
-	state   db.OperationState // empty: running
-	failure *db.StepError     // the new last error; nil clears it
+	release bool              // the commit releases the operation, so that no process owns it
+	always  bool              // commit even if the operation was canceled after this run loaded its record
+	state   db.OperationState // the new state of the operation; empty: running
+	failure *db.StepError     // the error that Show returns as the last one; nil: none
 	with    []txn.Request
-	wakes   bool // another operation becomes due by the commit
+	wakes   bool // the commit makes another operation due
 }
 
-// commit commits the writes of the steps together with their rows. The commit is fenced by the
-// epoch: if another process has claimed the operation, nothing is committed.
+// commit commits the writes of the steps together with the rows that record the steps. A fence
+// protects the commit: the statement that updates the row of the operation requires the epoch that
+// this process knows. If another process has claimed the operation, nothing is committed.
 //
-// The order is: open a transaction if there is none; make this process visible, because others
-// claim an operation whose owner they do not see; then send the fence, the rows and the COMMIT in
-// one round trip. The first commit of an operation inserts its row instead of the fence.
+// commit first opens a transaction if none is open, and makes this process visible. Other processes
+// claim an operation if they do not see its owner. Then commit sends the fence, the rows and the
+// COMMIT in one round trip. The first commit of an operation inserts the row of the operation in
+// place of the fence.
 func (op *Op) commit(c commit) error {
 	if op.tx == nil {
 		if err := op.open(); err != nil {
@@ -177,8 +178,8 @@ func (op *Op) commit(c commit) error {
 	return nil
 }
 
-// suspend releases the operation with a commit, and stops the run. A process resumes the operation
-// when it is due.
+// suspend makes a commit that releases the operation, and stops the run. When the operation is due,
+// a process resumes it.
 func (op *Op) suspend(c commit) error {
 	c.release = true
 	if err := op.commit(c); err != nil {
@@ -187,7 +188,8 @@ func (op *Op) suspend(c commit) error {
 	return op.halt(stopSuspended, nil)
 }
 
-// requests returns the statements of a commit: the fence, the steps, the signals.
+// requests returns the statements of a commit: the fence or the INSERT of the operation, the rows
+// of the steps, the changes of signals, and the requests of c.
 func (op *Op) requests(advance *db.AdvanceOperation, c commit) ([]txn.Request, error) {
 	w := op.work
 	requests := []txn.Request{advance}
@@ -215,7 +217,7 @@ func (op *Op) requests(advance *db.AdvanceOperation, c commit) ([]txn.Request, e
 	return append(requests, c.with...), nil
 }
 
-// adoptInstance makes this process visible to others before it owns an operation.
+// adoptInstance makes this process visible to other processes, before it owns an operation.
 func (op *Op) adoptInstance() error {
 	if op.work.instance != nil {
 		return nil
@@ -228,8 +230,8 @@ func (op *Op) adoptInstance() error {
 	return op.register()
 }
 
-// register adds the operation to the list of those that this process works on. If the process loses
-// its presence, the context of the run ends.
+// register adds the operation to the list of operations that this process works on. If other
+// processes no longer see this process, the context of the run ends.
 func (op *Op) register() error {
 	if !op.work.instance.Enter(op.work.operation, op.cancel) {
 		return op.halt(stopRerun, presence.ErrLost)
@@ -237,8 +239,8 @@ func (op *Op) register() error {
 	return nil
 }
 
-// applyCommit updates the journal after a commit. A call that was begun alone has no row of its
-// own: it is in the row of the operation, and the journal gets a step for it.
+// applyCommit updates the journal after a commit. A call that is not parallel is recorded as begun
+// in the row of the operation. It has no row in idem.steps yet, but the journal gets a step for it.
 func (op *Op) applyCommit(advance *db.AdvanceOperation, begun time.Time) {
 	w := op.work
 	for i := range op.pending {
@@ -262,19 +264,20 @@ func (op *Op) applyCommit(advance *db.AdvanceOperation, begun time.Time) {
 	op.tx, op.pending, op.signals = nil, nil, nil
 }
 
-// begins reports whether a call or an undo is in progress at a position.
+// begins reports whether a call or an undo has begun at the position.
 func begins(at *db.At) bool {
 	return at.Seq > 0 && (at.Kind == db.CallStep || at.Kind == db.UndoStep)
 }
 
-// commitFailed stops the run after a COMMIT that did not succeed, or was not acknowledged.
+// commitFailed stops the run after a COMMIT that failed or was not acknowledged:
 //
-//   - Not acknowledged: the COMMIT may have happened. The run is repeated from the record, which
-//     shows whether it has. Before the first commit the caller finds out by its key.
-//   - db.Gone: a fence found another row than expected. Before the first commit, or if the
-//     operation is ours, fn has ended the transaction. Otherwise commitFenced finds the cause.
-//   - Refused by the server for another reason, such as a deferred constraint: the next run finds
-//     the step that caused it: see attribute.
+//   - Not acknowledged: the COMMIT may have happened. The next run loads the record, which shows
+//     whether it has. If this was the first commit, package idem looks up the record by its key.
+//   - db.Gone: a statement did not find the row that it requires. If this was the first commit, or
+//     if the row of the operation was as expected, the fn of a step has ended the transaction.
+//     Otherwise commitFenced finds the cause.
+//   - Refused by the server for another reason, such as a deferred constraint: attribute chooses
+//     the step that gets the error in the next run.
 func (op *Op) commitFailed(err error, advance *db.AdvanceOperation) error {
 	var unacknowledged *txn.UnknownError
 	first := op.work.epoch == 0
@@ -282,10 +285,10 @@ func (op *Op) commitFailed(err error, advance *db.AdvanceOperation) error {
 		op.rollBack(nil)
 		op.noteUnsent(advance)
 		if first {
-			op.work.epoch = 1 // if the COMMIT has happened
+			op.work.epoch = 1 // the epoch of the operation, if the COMMIT has happened
 			return op.halt(stopUnknown, unacknowledged.Err)
 		}
-		if txn.Internal(unacknowledged.Err) && op.attribute(unacknowledged.Err) { // a trigger may have failed; the record is read first
+		if txn.Internal(unacknowledged.Err) && op.attribute(unacknowledged.Err) { // a trigger may have failed; the next run reads the record first
 			return op.rerunUncounted(unacknowledged.Err)
 		}
 		return op.halt(stopRerun, unacknowledged.Err)
@@ -304,9 +307,9 @@ func (op *Op) commitFailed(err error, advance *db.AdvanceOperation) error {
 	return op.failed(err)
 }
 
-// noteUnsent notes which calls were to be begun by a COMMIT that was not acknowledged. If the
-// COMMIT has happened, they are recorded as begun. This process knows that it sent no attempt, so
-// they are not in doubt for it.
+// noteUnsent notes the calls that a COMMIT without acknowledgement was to record as begun. If the
+// COMMIT has happened, the record says that attempts may have been sent. This process knows that it
+// sent none, so the calls are not in doubt for it.
 func (op *Op) noteUnsent(advance *db.AdvanceOperation) {
 	w := op.work
 	note := func(seq int) {
@@ -324,10 +327,10 @@ func (op *Op) noteUnsent(advance *db.AdvanceOperation) {
 	}
 }
 
-// commitFenced stops the run after a commit whose fence did not match. The record shows why: the
-// operation was canceled, or another process has claimed it. If neither is the case, fn has ended
-// the transaction and begun another one. The record is read on the same server as the commit,
-// because a replica could lag behind.
+// commitFenced stops the run after a commit whose fence did not match. It reads the row of the
+// operation to find the cause: the operation was canceled, or another process has claimed it. If
+// neither is the case, fn has ended the transaction and begun another one. commitFenced reads on
+// the connection of the commit, because another connection may lead to another server.
 func (op *Op) commitFenced(err error) error {
 	tx := op.tx
 	op.tx = nil
@@ -344,10 +347,10 @@ func (op *Op) commitFenced(err error) error {
 	return op.txEnded(txn.Ended("a statement of fn did, and began another", nil), nil)
 }
 
-// attribute finds the Tx that caused the failure of a COMMIT, for example by a deferred constraint.
-// It takes one run for each candidate: the next run checks the constraints after the last Tx of the
-// transaction, and this Tx gets the error if the check fails. If the check passes there and the
-// COMMIT fails again, the Tx before it is next. attribute reports whether a candidate is left.
+// attribute chooses a Tx that may have caused the failure of a COMMIT, for example by a deferred
+// constraint. It starts with the last Tx of the transaction. The next run checks the constraints
+// right after the chosen Tx, and this Tx gets the error if the check fails. If the check passes and
+// the COMMIT fails again, attribute chooses the Tx before. It reports false if no Tx is left.
 func (op *Op) attribute(err error) bool {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) || op.work.epoch == 0 {
@@ -363,21 +366,22 @@ func (op *Op) attribute(err error) bool {
 	return false
 }
 
-// The outcome of a call is known before it is recorded. However the run ends, the process tries to
-// record the outcome. While the database is unavailable, the process keeps it in memory for its
-// next run of the operation.
+// A process knows the outcome of a call before the outcome is recorded. However the run ends, the
+// process tries to record the outcome. If the database is unavailable, the process keeps the
+// outcome in memory, for its next run of the operation.
 
-// releaseLimit bounds statements that are sent after the end of the caller's context.
+// releaseLimit limits the time of statements that are sent after the caller's context has ended.
 const releaseLimit = 5 * time.Second
 
-// outcomesLimit bounds how long a process tries to record the outcomes of calls. If an outcome is
+// outcomesLimit limits how long a process tries to record the outcomes of calls. If an outcome is
 // not recorded when the operation is released, the call is in doubt for every other process.
 const outcomesLimit = 15 * time.Second
 
 // outcomesInMemory has the outcomes of calls that this process could not record yet.
 var outcomesInMemory = memory{outcomes: map[string]map[int]db.Step{}}
 
-// memory has outcomes of calls by the ids of at most maxInMemory operations.
+// memory stores outcomes of calls in this process, for at most maxInMemory operations. The keys of
+// the map are the ids of the operations.
 type memory struct {
 	mu       sync.Mutex
 	outcomes map[string]map[int]db.Step
@@ -408,11 +412,11 @@ func (m *memory) take(operation string) map[int]db.Step {
 	return outcomes
 }
 
-// recordOutcomes records the outcomes of calls since the last commit. It records nothing else of
-// the run, which is over and has no transaction. It commits even if the operation was canceled
-// meanwhile. It tries again for outcomesLimit, unless the server refuses the commit or a value cannot
-// be sealed. If the outcomes cannot be recorded, they are kept in memory. at is the position of the
-// operation, if no call remains without an outcome.
+// recordOutcomes commits the outcomes of calls that are not recorded yet, and nothing else of the
+// run. The run has ended, and its transaction is closed. recordOutcomes commits even if the
+// operation was canceled meanwhile. It retries for outcomesLimit, unless the server refuses the
+// commit or a value cannot be sealed. If it does not succeed, the outcomes stay in memory. at is
+// the new position of the operation if no call remains without an outcome.
 func (w *work) recordOutcomes(at db.At) {
 	outcomes := w.unrecordedOutcomes()
 	if len(outcomes) == 0 || w.instance == nil {
@@ -439,8 +443,8 @@ func (w *work) recordOutcomes(at db.At) {
 	}
 }
 
-// unrecordedOutcomes returns the outcomes of calls that are recorded as begun, in the order of the
-// calls.
+// unrecordedOutcomes returns rows for the outcomes that are not recorded yet, in the order of the
+// calls. It skips calls that are not recorded as begun.
 func (w *work) unrecordedOutcomes() []db.RecordStep {
 	var outcomes []db.RecordStep
 	for seq, s := range w.unrecorded {
@@ -452,8 +456,8 @@ func (w *work) unrecordedOutcomes() []db.RecordStep {
 	return outcomes
 }
 
-// positionAfter returns the position of the operation when these outcomes are recorded. If a
-// parallel call has no outcome yet, the position is that call.
+// positionAfter returns the position of the operation after the outcomes are recorded. If a
+// parallel call still has no outcome, this is the position of that call. Otherwise it is at.
 func (w *work) positionAfter(outcomes []db.RecordStep, at db.At) db.At {
 	for seq := 1; seq <= w.journal.steps; seq++ {
 		s := w.journal.rows[seq]
@@ -466,7 +470,8 @@ func (w *work) positionAfter(outcomes []db.RecordStep, at db.At) db.At {
 	return at
 }
 
-// keepInMemory keeps the outcomes that are not recorded for the next run in this process.
+// keepInMemory keeps the unrecorded outcomes in memory, for the next run of the operation in this
+// process.
 func (w *work) keepInMemory() {
 	if len(w.unrecorded) > 0 {
 		outcomesInMemory.put(w.operation, w.unrecorded)

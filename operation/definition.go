@@ -1,6 +1,6 @@
-// Package operation makes work of several steps safe to retry, some of which call other systems:
-// reserve, charge a card, confirm. It gives such work the contract of package idem: one key, one
-// outcome, whatever crashes.
+// Package operation makes work of several steps safe to retry: reserve, charge a card, confirm.
+// Some of the steps may call other systems. Such work has the contract of package idem: one key,
+// one outcome, whatever crashes.
 //
 //	var Checkout = operation.Define("checkout", checkout)
 //
@@ -18,56 +18,60 @@
 //			operation.UndoCall(day, func(ctx context.Context, key string, charge Charge) error {
 //				return bank.Refund(ctx, key, charge.ID)
 //			}))
-//		if errors.Is(err, bank.ErrDeclined) { // which Charge returns as operation.Final
-//			return idem.Response{}, idem.Reject(declined) // undoes what is done, and is final
+//		if errors.Is(err, bank.ErrDeclined) { // bank.Charge returns operation.Final(bank.ErrDeclined)
+//			return idem.Response{}, idem.Reject(declined) // undoes the done steps
 //		}
 //		…
 //	}
 //
 //	res, err := Checkout.Do(ctx, pool, scope, key, hash, cart)
 //
-// The function is ordinary Go. After a crash it runs again from its top. Each recorded step returns
-// what it returned before, and is not taken again.
+// The function is ordinary Go. After a crash the function runs again from its first line. Each
+// recorded step returns its stored outcome, and is not executed again.
 //
 // # Steps
 //
-// The outcome of a step, a value or an error, is stored. The function sees the stored form, in its
-// first run as in every later one: a value as its codec decodes it, and an error as [WithErrors]
-// says.
+// The outcome of a step is stored: a value or an error. Even in its first run the function sees the
+// stored form, so that every run sees the same: a value as its codec decodes it, and an error as
+// described at [WithErrors].
 //
-//   - [Tx] is a step in Postgres: its writes and its value are committed together. Neighboring Tx
-//     share a transaction. [Exec] is a Tx without a value.
-//   - [Call] is a step in another system. It runs in no transaction and holds no connection, after
-//     all earlier steps are committed, and always under the same key. Its [Policy] says what
-//     happens when its outcome is in doubt: [Keyed], [Asked] or [Once].
+//   - [Tx] is a step in Postgres: its writes and its value are committed together. Consecutive Tx
+//     steps share a transaction. [Exec] is a Tx without a value.
+//   - [Call] is a step in another system. It runs after all earlier steps are committed, in no
+//     transaction and without a connection. All its attempts have the same key. Its [Policy] says
+//     what happens when its outcome is in doubt: [Keyed], [Asked] or [Once].
 //   - [Parallel] makes several calls at the same time, each a step of its own.
-//   - [Sleep] pauses the operation. [Await] waits for a [Signal].
-//   - [Child] begins an operation of another definition, in the same commit, and awaits its answer.
+//   - [Sleep] pauses the operation. [Await] waits for a value that [Signal] sends.
+//   - [Child] begins an operation of another definition and awaits its answer. The commit that
+//     records the step also begins the child.
 //
-// An [Undo] is an argument of the step that it undoes.
+// An [Undo] reverses a step, and is an argument of that step.
 //
 // # What is guaranteed
 //
-//   - An operation has one outcome, which every call with its key gets, as with idem.Do.
+//   - An operation has one outcome. Every call with its key gets this outcome, as with idem.Do.
 //   - A Tx step is committed once, together with its value, or not at all.
-//   - A Call has one key in every attempt and in every process. A Call that is Once is made once.
-//   - A Call is made after all earlier steps are committed, durably even where synchronous_commit
-//     is off. Later steps see the value that it has returned.
+//   - A Call has the same key in every attempt and in every process. A Call that is Once is made
+//     once.
+//   - A Call is made only after all earlier steps are committed durably, even if synchronous_commit
+//     is off. Later steps see the value that the Call has returned.
 //   - When an operation is rejected, ends in a Final error or is canceled, the undos of the done
-//     steps run in reverse, each once, before the answer. Uncommitted writes are rolled back.
-//   - An operation that cannot continue safely parks, with a [Reason]: [ErrParked]. Nothing is
-//     guessed.
+//     steps run in reverse order. Each runs once, and all run before the answer. Uncommitted writes
+//     are rolled back.
+//   - An operation that cannot continue safely parks: it waits for a person, and its calls return
+//     [ErrParked]. A [Reason] says why. Nothing is guessed.
 //
-// A Call that is Keyed or Asked is made at least once. Its effect happens once if the other side
-// keeps its promise.
+// A Call that is Keyed or Asked is made at least once. Its effect happens once if the other system
+// behaves as the policy says.
 //
-// A call with the same key resumes an operation that no process works on, and so does a [Worker]:
-// run one in every process. A commit of a process that was taken for dead is refused.
+// If the process of an operation dies, a call with the same key resumes the operation, and so does
+// a [Worker]: run a Worker in every process. If a living process was taken for dead, its next
+// commit is refused.
 //
-// A parked operation waits for a person: see [Show], [Resolve], [Retry] and [Cancel]. Steps are
-// recognized by their position and their name. [Op.Changed] lets new code follow another path, and
-// [Replay] runs new code on the history of an operation. docs/operations-reference.md has the rules
-// and the costs.
+// For a parked operation, see [Show], [Resolve], [Retry] and [Cancel]. A recorded step is
+// recognized by its position and its name. [Op.Changed] lets new code take another path than the
+// code before it, and [Replay] runs new code on the history of an operation.
+// docs/operations-reference.md has the rules and the costs.
 package operation
 
 import (
@@ -87,11 +91,12 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Option changes a Definition.
+// Option configures a Definition.
 type Option func(*definition)
 
-// WithCodec sets how inputs and values are stored. The default is JSON. It decodes a number into
-// an interface as a json.Number, which keeps all its digits. Signals and errors are always JSON.
+// WithCodec sets how inputs and values of steps are stored. The default is JSON. For a number in a
+// value of an interface type, the default returns a json.Number, which keeps all digits. Signals
+// and errors are always stored as JSON.
 func WithCodec(codec Codec) Option {
 	return func(d *definition) {
 		if codec == nil {
@@ -102,29 +107,33 @@ func WithCodec(codec Codec) Option {
 	}
 }
 
-// WithDeadline limits how long each call of the operation is tried again. The time counts from the
-// commit before the first attempt; where the operation changes processes, it counts by the
-// database's clock. A call that has not succeeded by then ends as after its last attempt: see
-// [Policy.WithMaxAttempts]. An undo has no deadline. There is no limit by default.
+// WithDeadline limits how long each call of the operation is retried. The time counts from the
+// commit before the first attempt. If another process resumes the operation, it reads the time of
+// that commit by the database's clock. A call that has not succeeded by the deadline ends as after
+// its last attempt: see [Policy.WithMaxAttempts]. An undo has no deadline. There is no limit by
+// default.
 func WithDeadline(d time.Duration) Option {
 	return func(def *definition) {
 		def.limit, def.err = d, cmp.Or(positive("WithDeadline", d, "deadline"), def.err)
 	}
 }
 
-// WithErrors names errors that the function of the operation gets as they were, so that their own
-// Is, As and interfaces work: sentinel errors, each by its value, and types, each by an example.
+// WithErrors registers errors that the function of the operation gets back unchanged when a
+// recorded step returns them. Is, As and the methods of the errors then work. Pass each sentinel
+// error itself, and one example of each error type:
 //
 //	operation.WithErrors(ErrInsufficientFunds, &DeclinedError{})
 //
-// The function sees the stored form of an error, in its first run as in every later one: its text,
-// and the types, texts and exported fields of the error and of those that it wraps. An error that
-// is not named loses its own Is and As, its interfaces, == and its unexported fields. Every
-// definition knows the errors of this module and common errors of pgx, net, io and context.
+// Even in its first run the function sees the stored form of an error. It has the text of the
+// error. It also has the types, texts and exported fields of the error and of all errors that it
+// wraps. An error that is not registered loses its own methods, its unexported fields, and
+// comparison by ==. Every definition knows the errors of this module and common errors of pgx, net,
+// io and context.
 //
-// A named type must come back from JSON with the same text; otherwise it counts as not named. Keep
-// an error named, and the text of a sentinel error unchanged, as long as operations in progress
-// may have met it: they park if the program no longer knows the error.
+// A value of a registered type must have the same text after it is encoded to JSON and decoded.
+// Otherwise it is treated as not registered. Keep an error registered, and the text of a sentinel
+// error unchanged, while operations in progress may have recorded it. An operation parks if the
+// program no longer knows a recorded error.
 func WithErrors(errs ...error) Option {
 	return func(d *definition) {
 		for _, err := range errs {
@@ -141,45 +150,50 @@ func WithErrors(errs ...error) Option {
 	}
 }
 
-// WithMaxDeaths sets after how many deaths an operation parks with ReasonTooManyDeaths. A death is
-// a process that ended while it worked on the operation, without releasing it. A commit resets the
-// count. Callers that leave, errors and panics do not count. The default is 10.
+// WithMaxDeaths sets the number of deaths after which an operation parks with ReasonTooManyDeaths.
+// A death is a process that ended while it worked on the operation, without releasing it. A commit
+// of the operation resets the number. Callers that leave, errors and panics do not count. The
+// default is 10.
 //
-// A process begins operations with three or more deaths one at a time, or 10 seconds apart. So an
-// operation whose process was killed by another operation is not parked. If n is below 4, such an
-// operation may park as well.
+// A process begins operations with three or more deaths one at a time, or 10 seconds apart. If one
+// of them kills the process, the others do not count a death, and do not park. If n is below 4, an
+// operation may park although another operation has killed its processes.
 func WithMaxDeaths(n int) Option {
 	return func(d *definition) {
 		d.maxDeaths, d.err = n, cmp.Or(positive("WithMaxDeaths", n, "number"), d.err)
 	}
 }
 
-// WithConcurrency sets how many operations of this kind one Worker works on at a time. The default
-// is the limit of WorkerConfig.Concurrency. Calls of Do and Resume are not limited.
+// WithConcurrency sets how many operations of this definition one Worker works on at a time. The
+// default is the limit of WorkerConfig.Concurrency. Calls of Do and Resume are not limited.
 func WithConcurrency(n int) Option {
 	return func(d *definition) {
 		d.concurrency, d.err = n, cmp.Or(positive("WithConcurrency", n, "number"), d.err)
 	}
 }
 
-// Define returns a Definition: a name, and a function whose steps are recorded. The name is
-// stored, and a program can resume an operation only if it has a definition of that name. All
-// programs that use one database share its operations. Services that must not resume each other's
-// operations begin the names with their own name, such as "billing/checkout".
+// Define returns a Definition: a name, and a function whose steps are recorded. The name is stored,
+// and a program can resume an operation only if it has a definition of that name. All programs that
+// use a database share the operations in it. If services must not resume each other's operations,
+// begin each name with the name of the service, such as "billing/checkout".
 //
 // The function is ordinary Go, with branches and loops between its steps. Whenever the operation
-// continues after a crash or a pause, it runs again from its top. Each recorded step returns what
-// it returned before, and is not taken again. So the choice of the next step must depend on in and
-// on steps, and not on a clock, a random number or the order of a map. Steps are taken one after
-// the other, except for the calls of Parallel. Return an unexpected error of a step as it is, or
-// wrapped.
+// continues after a crash or a pause, the function runs again from its first line. Each recorded
+// step returns its stored outcome, and is not executed again. Every run must ask for the same
+// steps. The choice of the next step may depend on the input and on results of earlier steps. It
+// must not depend on a clock, a random number or the order of a map. Take steps one after the
+// other, except for the calls of Parallel. If a step returns an unexpected error, return it
+// unchanged or wrapped.
 //
-// The result of the function ends the operation. A response is recorded and answers the key, as
-// with idem.Do. After idem.Reject the operation is undone, and the rejection answers the key.
-// After a Final error the operation is undone, too; the calls that have waited get the error, and
-// the key is free. Any other error ends only this run. If nothing is committed yet, everything is
-// rolled back and the key is free, as with idem.Do. Otherwise the operation continues later, from
-// its record.
+// The result of the function decides how the operation continues:
+//
+//   - A response is recorded and answers the key, as with idem.Do.
+//   - After idem.Reject the operation is undone, and the rejection answers the key.
+//   - After a Final error the operation is undone, too. The calls that wait for it get the error,
+//     and the key is free.
+//   - Any other error ends only this run. If nothing is committed yet, everything is rolled back
+//     and the key is free, as with idem.Do. Otherwise the operation continues later, from its
+//     record.
 func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), opts ...Option) *Definition[In] {
 	d := &Definition[In]{definition{name: name, codec: jsonCodec{}, knownErrors: defaultErrors, maxDeaths: maxDeaths, err: checkName(name)}}
 	if fn == nil {
@@ -202,22 +216,22 @@ func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), 
 	return d
 }
 
-// Do executes the operation under the key, as idem.Do executes a fn. If the key is answered, Do
-// returns that answer. For another hash it returns idem.ErrMismatch. If the key is in progress, Do
-// waits up to idem.WithWait, and then returns idem.ErrInProgress. If the operation was begun and
-// no process works on it any more, Do resumes it with the recorded input and ignores in. If the
-// operation that Do has waited for ends in a Final error or is canceled, by any process, Do
-// returns that error, and does not begin another operation.
+// Do executes the operation under the key, as idem.Do executes its fn. If the key is answered, Do
+// returns the answer. If the key belongs to a request with another hash, Do returns
+// idem.ErrMismatch. If the key is in progress, Do waits up to idem.WithWait, and then returns
+// idem.ErrInProgress. If an operation was begun and no process works on it any more, Do resumes the
+// operation with the recorded input and ignores in. If Do waits for an operation that is canceled
+// or ends in a Final error, Do returns that error, and does not begin another operation.
 //
-// If ctx ends, Do releases the operation, between steps or by ending the Call in progress. Its
-// error is then both idem.ErrInProgress and that of the context, unless nothing is committed yet.
-// A later call with the same key, or a Worker, resumes the operation. An operation that sleeps, or
-// waits for a signal, a child or another attempt, is in progress, too: Do waits for it, up to
-// idem.WithWait, and resumes it when it is due, unless another process does.
+// If ctx ends, Do releases the operation, and a Call in progress ends with its context. If
+// something is committed, the returned error wraps both idem.ErrInProgress and the error of ctx. A
+// later call with the same key, or a Worker, resumes the operation. An operation also counts as in
+// progress while it sleeps, or waits for a signal, a child or another attempt. Do waits for such an
+// operation up to idem.WithWait, and resumes it when it is due, unless another process does.
 //
-// A Result means what it means with idem.Do. ErrParked says that a person must decide. After any
-// other error, if something is committed already, only this call has ended: a call with the same
-// key continues the operation.
+// A Result means what it means with idem.Do. ErrParked says that a person must decide. A Final
+// error and ErrCanceled have ended the operation. After any other error only this call has ended:
+// if something is committed, a call with the same key continues the operation.
 func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (idem.Result, error) {
 	input, err := d.input(in)
 	if err != nil {
@@ -226,11 +240,12 @@ func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key 
 	return idemCalls.Do(ctx, pool, scope, key, hash, d.options(opts), &caller{definition: &d.definition, input: input})
 }
 
-// Start makes the operation part of tx, and returns its id: the operation begins when tx is
+// Start records a new operation in tx and returns its id. The operation begins when tx is
 // committed, and a Worker does the work. Start with the same key again returns the same id, even if
-// the operation has ended. If another call is claiming the key, Start returns idem.ErrInProgress at
-// once. If the key was answered in a single transaction, by idem.Do or by a Do that had only Tx
-// steps, no operation has it: Start returns ErrUnknownOperation, and Do returns the answer.
+// the operation has ended with an answer. If another call is claiming the key, Start returns
+// idem.ErrInProgress at once. A key that was answered in a single transaction has no operation:
+// Start returns ErrUnknownOperation, and Do returns the answer. idem.Do answers in a single
+// transaction, and so does a Do that has only Tx steps.
 func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (id string, err error) {
 	input, err := d.input(in)
 	if err != nil {
@@ -255,8 +270,9 @@ func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string
 	return id, err
 }
 
-// options returns the options of a call. The definition names the call, unless opts has another
-// name or no metric could carry the name of the definition.
+// options returns the options of a call, with the name of the definition as the first one. A
+// WithName in opts overrides this name. If the name is not valid for metrics, options returns opts
+// unchanged.
 func (d *Definition[In]) options(opts []idem.Option) []idem.Option {
 	name := idem.WithName(d.name)
 	if idem.CheckOptions(name) != nil {
@@ -265,14 +281,14 @@ func (d *Definition[In]) options(opts []idem.Option) []idem.Option {
 	return append([]idem.Option{name}, opts...)
 }
 
-// caller is the Runner of one call of Do.
+// caller implements bridge.Runner for one call of Do.
 type caller struct {
 	definition *definition
 	input      []byte
-	begun      *work // the work of Begin if its first COMMIT was not acknowledged
+	begun      *work // the work that Begin started, if its first COMMIT was not acknowledged
 }
 
-// Begin executes the operation from its beginning, in the transaction that has claimed the key.
+// Begin executes a new operation. Its first steps run in tx, which has claimed the key.
 func (c *caller) Begin(ctx context.Context, e bridge.Execution, tx *txn.Tx) bridge.Ending {
 	w := &work{definition: c.definition, execution: e, key: e.Key(""), input: c.input, ttl: e.TTL(), createdAt: e.ClaimedAt(), journal: newJournal(nil)}
 	w.operation = w.key.ExecutionID
@@ -283,8 +299,8 @@ func (c *caller) Begin(ctx context.Context, e bridge.Execution, tx *txn.Tx) brid
 	return c.ended(ctx, w, end)
 }
 
-// Resume continues an operation that no process works on. After a Begin without acknowledgement it
-// knows which calls of the operation were not sent.
+// Resume continues an operation that no process works on. If the first COMMIT of Begin was not
+// acknowledged, Resume still knows which calls of the operation were not sent.
 func (c *caller) Resume(ctx context.Context, e bridge.Execution, operation string) bridge.Ending {
 	w := &work{definition: c.definition, execution: e, operation: operation}
 	if c.begun != nil && c.begun.operation == operation {
@@ -297,8 +313,8 @@ func (c *caller) Resume(ctx context.Context, e bridge.Execution, operation strin
 	return c.ended(ctx, w, end)
 }
 
-// ended replaces the ending of a call whose key is free by the error in which the operation has
-// ended, if another process has ended it.
+// ended returns end, unless another process has ended the operation in an error and freed the key.
+// Then ended returns an ending with that error.
 func (c *caller) ended(ctx context.Context, w *work, end bridge.Ending) bridge.Ending {
 	if end.Outcome == bridge.Undone {
 		if ended, ok := w.endedIn(ctx, w.execution.Engine().Query); ok {
@@ -308,15 +324,15 @@ func (c *caller) ended(ctx context.Context, w *work, end bridge.Ending) bridge.E
 	return end
 }
 
-// Ended returns the ending of a call that has waited for an operation, if that operation has ended
-// without an answer.
+// Ended returns the ending of a call that has waited for the operation. It returns false unless the
+// operation is undone, and so has no answer.
 func (c *caller) Ended(ctx context.Context, e bridge.Execution, operation string, ask func(context.Context, ...txn.Request) error) (bridge.Ending, bool) {
 	return (&work{definition: c.definition, execution: e, operation: operation}).endedIn(ctx, ask)
 }
 
-// endedIn returns the ending of a call whose operation is undone. Its error is ErrCanceled if the
-// operation was canceled. Otherwise it has the recorded error of the function as its cause. It
-// returns false if the operation is not undone.
+// endedIn returns the ending of a call whose operation is undone. If the operation was canceled,
+// the error of the ending is ErrCanceled. Otherwise the error wraps the recorded error of the
+// function. endedIn returns false if the operation is not undone.
 func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Request) error) (bridge.Ending, bool) {
 	show, steps := db.ShowOperation{OperationID: w.operation}, db.LoadSteps{OperationID: w.operation}
 	if err := ask(ctx, &show, &steps); err != nil {
@@ -334,22 +350,25 @@ func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Req
 		if err != nil {
 			return failedWith(err), true
 		}
-		if ended, err := restore(w.definition.knownErrors, stored); err == nil { // else the code no longer names it
+		if ended, err := restore(w.definition.knownErrors, stored); err == nil { // otherwise the program no longer knows the recorded error
 			cause = runError(ended)
 		}
 	}
 	return failedWith(&endedError{cause: cause}), true
 }
 
-// Wait waits until the operation has ended, and returns its answer, which Do of its key would
-// return too. It does not work on the operation: a Worker or callers of Do have to. Wait polls the
-// database with a pause that grows to a second, and holds no connection in between. Of the
-// options, idem.WithSealer matters.
+// Wait waits until the operation has ended, and returns its answer, as Do would for the same key.
+// Wait does not work on the operation: a Worker or callers of Do have to. Wait polls the database
+// with a pause that grows to a second, and has no connection between two polls. Of the options,
+// only idem.WithSealer has an effect.
 //
-// Wait returns the error of ctx if ctx ends first; ErrParked, at once, if the operation is parked;
-// ErrUndone if it has ended without an answer, canceled or in a Final error; ErrAnswerGone if the
-// answer has expired, or the key was used again; and ErrUnknownOperation if no operation has that
-// id.
+// Wait returns
+//
+//   - the error of ctx, if ctx ends first;
+//   - ErrParked, at once, if the operation is parked;
+//   - ErrUndone if the operation was canceled or ended in a Final error;
+//   - ErrAnswerGone if the answer has expired, or the key was used again;
+//   - ErrUnknownOperation if no operation has the id.
 func Wait(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) (idem.Result, error) {
 	id, err := parsedID(id)
 	switch {
@@ -398,8 +417,8 @@ func answer(ctx context.Context, pool *pgxpool.Pool, found *db.FindOperation, op
 	return result, nil
 }
 
-// replayOnly is the Runner of a call that replays an answer. If there is none, it returns
-// ErrAnswerGone.
+// replayOnly implements bridge.Runner for a call that may only replay an answer. If there is no
+// answer, the call returns ErrAnswerGone.
 type replayOnly struct{}
 
 func (replayOnly) Begin(context.Context, bridge.Execution, *txn.Tx) bridge.Ending {

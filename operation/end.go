@@ -15,13 +15,14 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// conclude decides how a run ends after the function of the operation returned err. If a step has
-// stopped the run, conclude returns that stop and no decision. There are two exceptions:
+// conclude decides how a run ends after the function of the operation has returned err. If a step
+// has stopped the run, conclude returns the stop and no decision. There are two exceptions:
 //
-//   - After stopUnwound it decides as after a Final error. The same holds for a value or an input
-//     that does not decode, if Cancel was WithoutCode or no step is recorded.
-//   - After stopFailed of a canceled operation it decides as after an error of the function. If the
-//     run is to be repeated, conclude returns the stop.
+//   - After stopUnwound it decides as after a Final error. In an operation that was canceled
+//     WithoutCode, or canceled before it recorded a step, it also does so if a value or an input
+//     does not decode.
+//   - After stopFailed in a canceled operation it decides as after an ordinary error of the
+//     function. If the decision is to run again, conclude also returns the stop.
 func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 	how = exitOf(err)
 	if op.callsOpen && how != exitFailed && op.stopped == nil {
@@ -59,8 +60,9 @@ func exitOf(err error) exit {
 	return exitFailed
 }
 
-// end ends the run as decide says, and returns the ending of the call. If nothing is committed yet,
-// package idem completes the call like an idem.Do, in the transaction of the claim.
+// end ends the run as conclude decides, and returns the ending of the call. If nothing is committed
+// yet, package idem completes the call as it completes idem.Do, in the transaction that claimed the
+// key.
 func (op *Op) end(resp idem.Response, err error) bridge.Ending {
 	w := op.work
 	d, how, s := op.conclude(err)
@@ -84,7 +86,7 @@ func (op *Op) end(resp idem.Response, err error) bridge.Ending {
 		return op.complete(complete, bridge.Response(resp), db.OperationCompleted)
 	case d.do == park:
 		d.stop.cause = err
-		if op.stopped != nil { // err is the stop itself
+		if op.stopped != nil { // err is the stop: use the error that caused it
 			d.stop.cause = op.stopped.err
 		}
 		return op.endStopped(d.stop)
@@ -93,7 +95,7 @@ func (op *Op) end(resp idem.Response, err error) bridge.Ending {
 	return w.release(backoff(w.journal.runs), failedWith(runError(err)), err)
 }
 
-// endStopped ends a run that was stopped.
+// endStopped ends a run that s has stopped, and returns the ending of the call.
 func (op *Op) endStopped(s *stop) bridge.Ending {
 	w := op.work
 	switch {
@@ -111,11 +113,11 @@ func (op *Op) endStopped(s *stop) bridge.Ending {
 		op.rollBack(nil)
 		w.keepInMemory()
 		return w.leave(bridge.Ending{Outcome: bridge.InProgress})
-	case stopSuspended: // its commit has released the operation
+	case stopSuspended: // the commit of op.suspend has released the operation
 		return w.leave(bridge.Ending{Outcome: bridge.InProgress})
 	case stopParked:
 		op.rollBack(nil)
-		if op.undoing { // record the decision, so that Status.Undos lists the undos still to run; uncommitted UndoTx are rolled back
+		if op.undoing { // record the decision to undo, so that Status.Undos lists the undos still to run; uncommitted UndoTx are rolled back
 			op.pending = slices.DeleteFunc(op.pending, func(r db.RecordStep) bool { return r.Step.Kind == db.UndoStep && isInTx(&r.Step) })
 			if len(op.pending) > 0 {
 				op.commitStopped(commit{always: true, at: w.at})
@@ -126,15 +128,15 @@ func (op *Op) endStopped(s *stop) bridge.Ending {
 	case stopCallerLeft:
 		op.rollBack(nil)
 		return w.releaseCallerLeft(op.ctx)
-	case stopRerun: // the caller of runOnce repeats the run
+	case stopRerun: // the caller of runOnce starts another run
 		op.rollBack(s.err)
 		return bridge.Ending{}
 	}
 	return op.fail(s.err)
 }
 
-// complete makes the last commit of an operation that has an answer: the steps since the last
-// commit, the answer and the end.
+// complete makes the last commit of an operation that ends with a response. It commits the steps
+// since the last commit, the response and the new state.
 func (op *Op) complete(complete *db.Complete, resp bridge.Response, state db.OperationState) bridge.Ending {
 	w := op.work
 	notify, err := w.notifyParent(&childEnd{State: state, Response: (*idem.Response)(&resp)})
@@ -152,14 +154,14 @@ func (op *Op) complete(complete *db.Complete, resp bridge.Response, state db.Ope
 	}})
 }
 
-// release makes the operation due for any process after pause, and ends this process's work on it.
-// It also records outcomes that are not recorded yet. err is the error of the run, nil if the run
-// has none.
+// release makes the operation due for any process after pause, and ends the work of this process on
+// it. It also records outcomes of calls that are not recorded yet. err is the error of the run, or
+// nil.
 func (w *work) release(pause time.Duration, end bridge.Ending, err error) bridge.Ending {
 	return w.releaseWith(pause, end, w.stepError("", w.journal.runs, err))
 }
 
-// releaseWith is release with the last error as it is stored.
+// releaseWith is like release, but takes the error of the run in its stored form.
 func (w *work) releaseWith(pause time.Duration, end bridge.Ending, last *db.StepError) bridge.Ending {
 	w.recordOutcomes(db.At{})
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
@@ -172,31 +174,35 @@ func (w *work) releaseWith(pause time.Duration, end bridge.Ending, last *db.Step
 	return w.leave(end)
 }
 
-// fail rolls the transaction back, and releases the operation after a run that has failed.
+// fail ends a run that has failed with err. It rolls the transaction back and releases the
+// operation.
 func (op *Op) fail(err error) bridge.Ending {
 	op.rollBack(err)
 	return op.work.release(backoff(op.work.journal.runs), failedWith(err), err)
 }
 
-// releaseCallerLeft releases an operation whose caller has left. It is due at once.
+// releaseCallerLeft releases an operation whose caller's context has ended. The operation is due at
+// once.
 func (w *work) releaseCallerLeft(ctx context.Context) bridge.Ending {
 	return w.release(0, failedWith(w.callerLeftError(ctx)), nil)
 }
 
-// callerLeftError is the error of a caller whose context has ended while its operation continues.
+// callerLeftError returns the error for a caller whose context has ended while its operation
+// continues.
 func (w *work) callerLeftError(ctx context.Context) error {
 	return fmt.Errorf("operation: the caller has left: %w: %w",
 		&idem.InProgressError{Key: "of operation " + w.operation, RetryAfter: time.Second}, endOf(ctx))
 }
 
-// backoff returns the pause before the next run after a number of runs without progress.
+// backoff returns the pause before the next run. runs is the number of runs without progress so
+// far.
 func backoff(runs int) time.Duration {
 	return time.Second << min(runs, 6)
 }
 
-// parkAs records that the operation is parked, and why. If a Cancel has arrived during the run, the
-// operation is released instead, and the next run follows the Cancel. If another process has claimed
-// the operation, nothing is recorded.
+// parkAs records that the operation is parked, and why. If a Cancel has arrived during the run,
+// parkAs releases the operation instead, and the next run follows the Cancel. If another process
+// has claimed the operation, nothing is recorded.
 func (w *work) parkAs(ctx context.Context, s *stop) bridge.Ending {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
@@ -205,7 +211,7 @@ func (w *work) parkAs(ctx context.Context, s *stop) bridge.Ending {
 		OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Reason: string(s.reason), ReasonStep: s.step, ReasonText: storederror.Storable(s.text),
 		Canceled: &j.canceled, WithoutCalling: j.withoutCalling, WithoutCode: j.withoutCode,
 	}
-	if s.reason == ReasonTxEnded { // nothing else records that writes may be committed
+	if s.reason == ReasonTxEnded { // park even if a Cancel has arrived: nothing else records that writes may be committed
 		p.Canceled = nil
 	}
 	if s.reason == ReasonFunctionFailed {
@@ -224,8 +230,8 @@ func (w *work) parkAs(ctx context.Context, s *stop) bridge.Ending {
 	}})
 }
 
-// leave takes the operation off the list of those that this process works on, and releases the
-// instance. Without an instance it does nothing. It returns end.
+// leave removes the operation from the list of operations that this process works on, and releases
+// the instance. Without an instance it does nothing. It returns end.
 func (w *work) leave(end bridge.Ending) bridge.Ending {
 	if w.instance == nil {
 		return end
@@ -234,14 +240,15 @@ func (w *work) leave(end bridge.Ending) bridge.Ending {
 	return w.releaseInstance(end)
 }
 
-// leaveUnreleased is leave for an operation that the database may still record as owned by this
-// process. The instance finds such operations later, and releases them.
+// leaveUnreleased is leave for an operation that this process may still own according to the
+// database. The instance releases such operations in the database later.
 func (w *work) leaveUnreleased(end bridge.Ending) bridge.Ending {
 	w.instance.LeaveUnreleased(w.operation)
 	return w.releaseInstance(end)
 }
 
-// releaseInstance releases the instance and the turn of a suspect.
+// releaseInstance releases the instance, and ends the turn if the operation is a suspect. It
+// returns end.
 func (w *work) releaseInstance(end bridge.Ending) bridge.Ending {
 	w.instance.Release()
 	w.turn.end()
@@ -250,19 +257,19 @@ func (w *work) releaseInstance(end bridge.Ending) bridge.Ending {
 }
 
 // unwind runs the undos of all done steps, the last step first, and ends the operation. A canceled
-// operation ends in ErrCanceled. Any other operation ends in the recorded error, or in err if none
-// is recorded.
+// operation ends in ErrCanceled. Any other operation ends in the recorded error, or in err if no
+// error is recorded.
 //
 // unwind first rolls back uncommitted writes. Its first commit records the decision to undo the
-// operation, together with the error in which the operation ends. A later run follows that record;
-// only Cancel replaces the error. If a rejection is too large to store, the run fails before the
-// first undo.
+// operation, together with the error in which the operation ends. Later runs take the error from
+// the record, and only Cancel replaces it. If a rejection is too large to store, the run fails
+// before the first undo.
 func (op *Op) unwind(err error) bridge.Ending {
 	w := op.work
 	op.stopped = nil
 	op.misused.Store(nil)
 	op.rollBack(nil)
-	for i := range op.pending { // the rows are still recorded, so that later steps keep their positions
+	for i := range op.pending { // rolled-back Tx steps keep their rows, so that later steps keep their positions
 		if s := &op.pending[i].Step; s.Kind == db.TxStep && s.Outcome == db.StepDone {
 			s.Outcome = db.StepRolledBack
 		}
@@ -296,10 +303,10 @@ func (op *Op) unwind(err error) bridge.Ending {
 	return op.endUndone(end)
 }
 
-// undoInProgress returns the undo that was begun and is not done, or nil. unwind runs this undo first, even
-// if the running code would run another one earlier, as it can after Cancel WithoutCode. The row of
-// the operation names one begun undo. Another undo would replace that name, and the undo in doubt
-// would be forgotten.
+// undoInProgress returns the undo that has begun and is not done, or nil. unwind runs this undo
+// first. After Cancel WithoutCode the running code could otherwise run another undo earlier. The
+// row of the operation names only one undo that has begun. The other undo would overwrite this
+// name, and it would be forgotten that the first undo is in doubt.
 func (op *Op) undoInProgress() *plannedUndo {
 	for i := range op.undos {
 		u := &op.undos[i]
@@ -310,7 +317,7 @@ func (op *Op) undoInProgress() *plannedUndo {
 	return nil
 }
 
-// endUndone makes the last commit of an operation that ends in an error. It frees the key.
+// endUndone makes the last commit of an operation that ends in an error. The commit frees the key.
 func (op *Op) endUndone(end error) bridge.Ending {
 	w := op.work
 	w.endError = end
@@ -325,9 +332,9 @@ func (op *Op) endUndone(end error) bridge.Ending {
 	return w.leave(failedWith(end))
 }
 
-// recordEnd returns the error in which the operation ends, or the response of a rejection. The next
-// commit records the error of the function. Cancel overrides a recorded error. If the recorded
-// error cannot be restored, the run stops.
+// recordEnd returns the error in which the operation ends, or the response of a rejection. If no
+// error is recorded yet, the next commit records err. A canceled operation ends in ErrCanceled,
+// even if another error is recorded. If the recorded error cannot be restored, the operation parks.
 func (op *Op) recordEnd(err error) (end error, rejected *bridge.Response, stopped error) {
 	w := op.work
 	if w.journal.canceled {
@@ -359,10 +366,10 @@ func (op *Op) nextSeq() int {
 	return last + 1
 }
 
-// correctUndos updates the recorded number of undos of each done step, which Status and
-// PreviewCancel read. It counts the undos of the running code, and undos that have a row although
-// the code no longer has them. If such an undo is in doubt, and this process has no outcome of it in
-// memory, the operation parks.
+// correctUndos updates the recorded number of undos of each done step, which Show and PreviewCancel
+// read. It counts the undos in the running code, and the recorded undos that the code no longer
+// has. An undo that is in doubt and that the code no longer has parks the operation, unless this
+// process has the outcome of the undo in memory.
 func (op *Op) correctUndos() error {
 	j, count, planned := &op.work.journal, map[string]int{}, map[string]bool{}
 	for i := range op.undos {
@@ -385,8 +392,8 @@ func (op *Op) correctUndos() error {
 	return nil
 }
 
-// awaitChildren stops the run if a child is still in progress. The child was canceled with its
-// parent, and its end wakes the parent.
+// awaitChildren stops the run if a child is still in progress. Such a child is canceled together
+// with its parent. The end of the child makes the parent due again.
 func (op *Op) awaitChildren() error {
 	for seq := 1; seq <= op.work.journal.steps; seq++ {
 		s := op.work.journal.rows[seq]
@@ -402,9 +409,9 @@ func (op *Op) awaitChildren() error {
 	return nil
 }
 
-// runUndo runs an undo. It does nothing if the step of the undo is not recorded as done, or if the
-// undo is already recorded as done. An UndoTx joins the transaction of the run; an UndoCall is made
-// like a Call. If the undo fails, the operation parks.
+// runUndo runs the undo u. It does nothing if u is already done, or if the step that u reverses is
+// not done. An UndoTx joins the transaction of the run; an UndoCall is made like a Call. If the
+// undo fails, the operation parks.
 func (op *Op) runUndo(u *plannedUndo) error {
 	name := undoName(u.stepName, u.index)
 	recorded, begun := op.work.journal.undos[name]

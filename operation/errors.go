@@ -15,42 +15,44 @@ import (
 // Errors of operations, besides those of package idem.
 var (
 	// ErrParked is the error of an operation that is parked: a person must decide how it continues.
-	// Its type is *ParkedError.
+	// errors.As finds a *ParkedError with the details.
 	ErrParked = errors.New("operation: parked")
 
-	// ErrTimeout is the error of an Await whose signal was not sent within the timeout.
+	// ErrTimeout is the error of Await if the signal was not sent within the timeout.
 	ErrTimeout = errors.New("operation: no signal came in time")
 
-	// ErrNotHappened is the Final error of a call that a person resolved with NotHappened, and of a
-	// call that has not happened when its operation is undone, if later steps are recorded.
+	// ErrNotHappened is the Final error of a call that has not happened and will not be made. The
+	// function gets it if a person has resolved the call with NotHappened. It also gets it if the
+	// operation is being undone and later steps are recorded.
 	ErrNotHappened = errors.New("operation: the call has not happened, and will not be made")
 
 	// ErrCanceled is the error of an operation that was canceled and is undone.
 	ErrCanceled error = &endedError{cause: errors.New("operation: canceled, and undone")}
 
-	// ErrUndone is the error of waiting for an operation that ended without an answer: it was
-	// canceled, or ended in a Final error. Its steps are undone, and its key is free.
+	// ErrUndone is the error of waiting for an operation that was canceled or ended in a Final
+	// error. Its steps are undone, and its key is free.
 	ErrUndone = errors.New("operation: ended in an error, and undone")
 
-	// ErrAnswerGone is the error of waiting for an operation that has ended, and whose answer has
-	// expired.
+	// ErrAnswerGone is the error of waiting for an operation that has ended with an answer. The
+	// answer has expired since, or the key was used again.
 	ErrAnswerGone = errors.New("operation: ended, and the answer has expired")
 
-	// ErrNotParked is the error of Retry and Resolve if the operation is not parked, or not at a
-	// call in doubt. It is also the error of Cancel if the operation has ended otherwise.
+	// ErrNotParked is the error of Retry and Resolve if the operation is not parked. Resolve also
+	// returns it if the call is not in doubt. Cancel returns it if the operation has ended and was
+	// not canceled.
 	ErrNotParked = errors.New("operation: not parked, or not at a call in doubt")
 
-	// ErrUnsealed is the error of a Signal without a Sealer to an operation whose input is sealed.
-	// Nothing was sent.
+	// ErrUnsealed is the error of Signal if the input of the operation is sealed, and the caller
+	// has passed no Sealer. The signal was not sent.
 	ErrUnsealed = errors.New("operation: Signal needs the Sealer of the operation: pass it by idem.WithSealer")
 
-	// ErrMisused is the error of using an Op outside of its function, from two goroutines at once,
-	// or inside of a step. It is also the error of Calls used in another order than Go, Wait,
-	// Value.
+	// ErrMisused is the error of using an Op after its function has returned, from two goroutines
+	// at once, or inside of a step. It is also the error of Calls whose methods are not called in
+	// the order Go, Wait, Value.
 	ErrMisused = errors.New("operation: misuse of an Op or of Calls: take steps one after the other, inside the function of the operation")
 )
 
-// errCancelNoticed stops a run that has found that its operation was canceled.
+// errCancelNoticed stops a run if the operation was canceled during the run.
 var errCancelNoticed = errors.New("operation: canceled while it was in progress")
 
 // endedError is the error in which an operation has ended. Every call that waited for the operation
@@ -60,15 +62,17 @@ type endedError struct{ cause error }
 func (e *endedError) Error() string { return e.cause.Error() }
 func (e *endedError) Unwrap() error { return e.cause }
 
-// ForDuplicates implements bridge.ForDuplicates.
+// ForDuplicates makes all calls that wait for the operation return the error.
 func (*endedError) ForDuplicates() {}
 
 // foreignError is an error of the function about another operation, which has ended or is parked.
-// The function's own operation continues, so errors.Is and errors.As must not match the errors that
-// would say otherwise.
+// The function's own operation continues. errors.Is and errors.As therefore do not find
+// ErrCanceled, ErrParked and their types in a foreignError. A caller would otherwise conclude that
+// the function's own operation was canceled or is parked.
 type foreignError struct{ cause error }
 
-// runError returns the error of a call whose run has failed while its operation continues.
+// runError returns err for the caller of a run. If err says that an operation has ended or is
+// parked, it is about another operation, and runError returns it as a foreignError.
 func runError(err error) error {
 	var ended bridge.ForDuplicates
 	if errors.As(err, &ended) || errors.Is(err, ErrParked) {
@@ -94,9 +98,9 @@ func (e *foreignError) As(target any) bool {
 // ChildError is the error of a Child that was rejected or undone. errors.Is finds ErrUndone in it
 // if the child was canceled or ended in a Final error.
 type ChildError struct {
-	OperationID string         // of the child
+	OperationID string         // the id of the child
 	Canceled    bool           // the child was canceled
-	Rejected    *idem.Response // the answer of a child that ended in idem.Reject; nil if it is undone
+	Rejected    *idem.Response // the response of a child that ended in idem.Reject; otherwise nil
 }
 
 func (e *ChildError) Error() string {
@@ -109,34 +113,35 @@ func (e *ChildError) Error() string {
 	return fmt.Sprintf("operation: child %s has ended in an error, and is undone", e.OperationID)
 }
 
-// Is reports whether target is ErrUndone and the child is undone.
+// Is makes errors.Is(err, ErrUndone) true if the child was canceled or ended in a Final error.
 func (e *ChildError) Is(target error) bool { return target == ErrUndone && e.Rejected == nil }
 
 // Reason is why an operation is parked, as a code for programs and alerts.
 // docs/operations-reference.md says what to do about each.
 type Reason string
 
-// The reasons.
+// The reasons for which an operation parks.
 const (
-	ReasonCallInDoubt       Reason = "call_in_doubt"      // a call may have happened, and its policy does not allow to repeat it
-	ReasonAttemptsExhausted Reason = "attempts_exhausted" // a call or an undo used up its attempts or its deadline, and may have happened
-	ReasonCodeChanged       Reason = "code_changed"       // the code asks for another step than the recorded one
+	ReasonCallInDoubt       Reason = "call_in_doubt"      // a call may have happened, and must not be repeated
+	ReasonAttemptsExhausted Reason = "attempts_exhausted" // a call in doubt used up its attempts or its deadline, or an undo its attempts
+	ReasonCodeChanged       Reason = "code_changed"       // the steps or undos in the code differ from the recorded ones
 	ReasonValueUnreadable   Reason = "value_unreadable"   // a recorded value does not decode, or the value of a call cannot be stored
 	ReasonSignalUnreadable  Reason = "signal_unreadable"  // a signal does not decode
-	ReasonUndoFailed        Reason = "undo_failed"        // an undo has failed for good
-	ReasonTxEnded           Reason = "tx_ended"           // the fn of a step has ended its transaction
+	ReasonUndoFailed        Reason = "undo_failed"        // an undo has returned an error that is not retried
+	ReasonTxEnded           Reason = "tx_ended"           // the fn of a step has committed or rolled back its transaction
 	ReasonFunctionFailed    Reason = "function_failed"    // the operation was canceled, and its function fails before its last recorded step
-	ReasonTooManyDeaths     Reason = "too_many_deaths"    // too many processes in a row have died while they worked on the operation
+	ReasonTooManyDeaths     Reason = "too_many_deaths"    // too many processes in a row died while they worked on the operation
 )
 
-// ParkedError is the ErrParked of one operation.
+// ParkedError says which operation is parked, at which step, and why. errors.Is finds ErrParked in
+// it.
 type ParkedError struct {
 	OperationID string
 	Step        string // at which the operation is parked
 	Reason      Reason
 	ReasonText  string
-	Since       time.Time // when that step was begun, by the database's clock; zero if not known
-	Cause       error     // the error of the program, or of another system, that led to it; nil in calls that find the operation parked
+	Since       time.Time // when the step was begun, by the database's clock; zero if not known
+	Cause       error     // the error that made the operation park; nil if the operation was parked before the call
 }
 
 func (e *ParkedError) Error() string {
@@ -146,35 +151,35 @@ func (e *ParkedError) Error() string {
 // Unwrap makes errors.Is(err, ErrParked) true.
 func (e *ParkedError) Unwrap() error { return ErrParked }
 
-// stop is why a run takes no further step. Every later step of the run returns it, and the run ends
-// as it says even if the function ignores the error.
+// stop is the reason why a run takes no further step. Every later step of the run returns the stop
+// as its error. The stop decides how the run ends, even if the function ignores the error.
 type stop struct {
 	kind      stopKind
 	err       error
-	uncounted bool // of stopRerun: the next run does not count as a retry
+	uncounted bool // for stopRerun: the next run does not count as a retry
 
-	// The rest belongs to stopParked.
+	// The other fields are for stopParked.
 	reason  Reason
-	step    string // at which the operation parks
+	step    string // the step at which the operation parks
 	text    string
-	cause   error // the error of the program, or of another system; may be nil
-	attempt int   // which attempt returned cause; 0 if cause is not from an attempt
+	cause   error // the error that makes the operation park; may be nil
+	attempt int   // the number of the attempt that returned the cause; 0 if no attempt did
 }
 
 type stopKind int
 
 const (
-	stopRerun      stopKind = iota // the transaction is lost: the function runs again from the record
+	stopRerun      stopKind = iota // the function runs again from the record, because the transaction is lost or a Cancel has arrived
 	stopLost                       // another process has claimed the operation
-	stopSuspended                  // the operation waits until it is due
+	stopSuspended                  // the operation is released until it is due
 	stopCallerLeft                 // the context of the caller has ended
 	stopParked                     // a person must decide
 	stopUnknown                    // the first COMMIT was not acknowledged
 	stopFailed                     // the run fails with err
-	stopUnwound                    // the function runs no further, and the done steps are undone
+	stopUnwound                    // the function does not continue, and the done steps are undone
 )
 
-// parked returns the stop of a run that parks its operation at a step.
+// parked returns a stop that parks the operation at a step.
 func parked(step string, reason Reason, format string, args ...any) *stop {
 	return &stop{kind: stopParked, step: step, reason: reason, text: fmt.Sprintf(format, args...)}
 }
@@ -197,13 +202,13 @@ func (s *stop) Unwrap() error {
 }
 
 // Final returns an error that ends a Call at once, because every further attempt would have the
-// same outcome: a card that is declined. The function of the operation gets the error, and may
-// continue another way. If the function returns it, the operation is undone, its key is free, and
-// the error is the answer.
+// same outcome. A declined card is an example. The function of the operation gets the error, and
+// may continue with other steps. If the function returns the error, the operation is undone, its
+// key is free, and the callers get the error.
 //
-// Final is the answer of the other side for the key of the call. It settles earlier attempts in
-// doubt. An error that does not come from the other side, such as that of a check before the
-// request, is Final(NotSent(err)).
+// A Final error is the answer of the other system for the key of the call, so it also settles
+// earlier attempts in doubt. For an error that does not come from the other system, such as the
+// failure of a check before the request, use Final(NotSent(err)).
 func Final(err error) error {
 	if err == nil {
 		return nil
@@ -211,13 +216,14 @@ func Final(err error) error {
 	return &finalError{cause: err}
 }
 
-// Unknown returns an error that says that the outcome of an attempt is in doubt: its answer was
-// lost. The Policy of the call says what follows. An error that is neither Final nor NotSent nor
-// Unknown is treated alike.
+// Unknown returns an error that says that the outcome of an attempt is in doubt, because its answer
+// was lost. The Policy of the call says what follows. An error that is neither Final nor NotSent
+// nor Unknown has the same effect.
 //
-// The outermost of Unknown, Final and NotSent counts. An error that joins several is in doubt if
-// one of them is Unknown, or none of the three. An error of fmt.Errorf is one error, however many
-// it wraps.
+// If Unknown, Final and NotSent wrap each other, the outermost counts. The result of errors.Join is
+// in doubt if one of the joined errors is Unknown, or is none of the three. The result of
+// fmt.Errorf with several %w is one error: only the wrapped errors count that are Unknown, Final or
+// NotSent.
 func Unknown(err error) error {
 	if err == nil {
 		return nil
@@ -225,13 +231,13 @@ func Unknown(err error) error {
 	return &unknownError{cause: err}
 }
 
-// NotSent returns an error that says that this attempt was not sent: the connection failed, or a
-// circuit breaker was open. The call is tried again after its backoff, whatever its policy is. The
-// error says nothing about earlier attempts: an attempt in doubt stays in doubt.
+// NotSent returns an error that says that this attempt was not sent, because the connection failed
+// or a circuit breaker was open. The call is tried again after its backoff, whatever its policy is.
+// The error says nothing about earlier attempts: if one of them is in doubt, it stays in doubt.
 //
-// Final(NotSent(err)) is an attempt that was not sent and never will be: an amount that the program
-// itself refuses. The function gets it, unless an earlier attempt is in doubt. That attempt is
-// settled first, as the policy says.
+// Final(NotSent(err)) says that this attempt was not sent, and that no attempt ever will be. For
+// example, the program itself refuses the amount. The function gets the error, unless an earlier
+// attempt is in doubt. The earlier attempt is then settled first, as the policy says.
 func NotSent(err error) error {
 	if err == nil {
 		return nil
@@ -263,14 +269,15 @@ func IsFinal(err error) bool {
 	return errors.As(err, &final)
 }
 
-// meaning is what an error says about an attempt. The zero value says nothing: the attempt is in
-// doubt.
+// meaning is what an error says about the attempt that returned it. The zero value says nothing,
+// and leaves the attempt in doubt.
 type meaning struct{ final, unsent, unknown bool }
 
-// meaningOf returns what err says about the attempt that returned it. The outermost of Final,
-// NotSent and Unknown counts. An Unknown hides the errors that it wraps or is joined with. A plain
-// error in an errors.Join has the same effect, because its attempt may have been sent. fmt.Errorf
-// with several %w makes one error, so plain errors in it are ignored.
+// meaningOf returns what err says about the attempt that returned it. If Final, NotSent and Unknown
+// wrap each other, the outermost counts. Joined errors count as Unknown if one of them is Unknown.
+// They also do if one of them is none of the three, because the attempt may have been sent.
+// fmt.Errorf with several %w makes one error, so wrapped errors that are none of the three are
+// ignored.
 func meaningOf(err error) (m meaning) {
 	switch e := err.(type) {
 	case *unknownError:
@@ -296,7 +303,8 @@ func meaningOf(err error) (m meaning) {
 // wrapsType is the type of an error that fmt.Errorf returns for several %w.
 var wrapsType = reflect.TypeOf(fmt.Errorf("%w%w", ErrParked, ErrParked))
 
-// defaultErrors are the errors that every definition knows by name. A definition appends to a copy.
+// defaultErrors are the errors that every definition knows without WithErrors. A definition appends
+// to a copy of the slice.
 var defaultErrors = slices.Clip(append(slices.Clone(storederror.Common),
 	storederror.Name("idem.ErrMismatch", idem.ErrMismatch), storederror.Name("idem.ErrInProgress", idem.ErrInProgress),
 	storederror.Name("idem.ErrTxEnded", idem.ErrTxEnded), storederror.Name("idem.ErrTxAborted", idem.ErrTxAborted),
@@ -307,7 +315,8 @@ var defaultErrors = slices.Clip(append(slices.Clone(storederror.Common),
 	storederror.Name("operation.ErrValueTooLarge", ErrValueTooLarge), storederror.Name("operation.ErrMisused", ErrMisused),
 	storederror.Name("", &ChildError{})))
 
-// restore decodes a stored error. It fails if the error names one that the program no longer knows.
+// restore decodes a stored error. It fails if the program no longer knows one of the registered
+// errors in it.
 func restore(known storederror.Set, stored []byte) (restored, err error) {
 	return known.Decode(stored, Final, func(r bridge.Response) error { return idem.Reject(idem.Response(r)) })
 }

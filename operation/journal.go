@@ -11,19 +11,19 @@ import (
 // journal is the recorded state of an operation. It is loaded when a process claims the operation,
 // and each commit of a run adds to it.
 type journal struct {
-	rows     map[int]db.Step    // all rows by position: first the steps of the function, from 1 and without gaps
+	rows     map[int]db.Step    // the rows of the operation by position; the steps of the function come first, from 1 and without gaps
 	steps    int                // the number of steps of the function
-	undos    map[string]db.Step // undos that were begun or done, by the names of their rows: see undoName
-	end      *db.Step           // the error or rejection in which the operation ends; nil if undecided, or if Cancel ends it
+	undos    map[string]db.Step // the rows of undos that were begun or done, by their names: see undoName
+	end      *db.Step           // the row of the error or rejection in which the operation ends; nil if there is none
 	last     int                // the highest position of all rows
-	resolved map[int]bool       // steps whose value a person has given
+	resolved map[int]bool       // the positions of steps whose value a person has given
 
 	undoing        bool // the decision to undo the operation is recorded
 	canceled       bool
-	withoutCalling bool // Cancel may not repeat a call in doubt
-	withoutCode    bool // Cancel skips recorded steps that the code does not ask for
-	runs           int  // runs that began since the last progress, or since Cancel
-	replays        bool // the journal is a history of Replay: no step may be taken
+	withoutCalling bool // the operation was canceled WithoutCalling: no call in doubt is repeated
+	withoutCode    bool // the operation was canceled WithoutCode: recorded steps that the code does not ask for are skipped
+	runs           int  // the number of runs since the last progress, or since Cancel
+	replays        bool // the journal is a history of Replay: no step may be executed
 }
 
 func newJournal(rows []db.Step) journal {
@@ -38,7 +38,7 @@ func newJournal(rows []db.Step) journal {
 	return j
 }
 
-// add adds a row, or replaces the row at its position.
+// add adds the row s, or replaces the row at the position of s.
 func (j *journal) add(s db.Step) {
 	j.rows[s.Seq] = s
 	j.last = max(j.last, s.Seq)
@@ -52,12 +52,12 @@ func (j *journal) add(s db.Step) {
 	}
 }
 
-// unwinding reports whether the function must stop at its last recorded step, and the done steps
-// are to be undone.
+// unwinding reports whether the operation is being undone. The function then stops after its last
+// recorded step, and the undos of the done steps run.
 func (j *journal) unwinding() bool { return j.undoing || j.canceled }
 
-// recordedAfter returns the first recorded step after a position, or nil. While the operation
-// unwinds, a call that was never sent counts as not recorded.
+// recordedAfter returns the first recorded step after a position, or nil if there is none. While
+// the operation is being undone, it skips calls that were never sent.
 func (j *journal) recordedAfter(seq int) *db.Step {
 	for seq++; seq <= j.steps; seq++ {
 		if s := j.rows[seq]; s.Outcome != db.StepNotSent || !j.unwinding() {
@@ -67,15 +67,16 @@ func (j *journal) recordedAfter(seq int) *db.Step {
 	return nil
 }
 
-// undosChanged reports whether the running code cannot supply the undos of a done step as they were
-// recorded. It must have at least as many. Once the undos of the step or of an earlier one have begun,
-// it must have exactly as many.
+// undosChanged reports whether the running code lacks the recorded undos of the step s. undos is
+// the number of undos that the code has for s. The code must have at least the recorded number.
+// Once an undo of s or of an earlier step has begun, the code must have exactly the recorded
+// number.
 func (j *journal) undosChanged(s *db.Step, undos int) bool {
 	return s.Outcome == db.StepDone && (undos < s.Undos || undos > s.Undos && j.reachedByUndos(s.Seq))
 }
 
-// reachedByUndos reports whether the first undo of a step or of an earlier one was begun. Undos run
-// in reverse, so the first one is the last undo of a step.
+// reachedByUndos reports whether an undo of the step at a position, or of an earlier step, has
+// begun. The undos of a step run in reverse order, so the last undo of the step begins first.
 func (j *journal) reachedByUndos(seq int) bool {
 	for ; seq > 0; seq-- {
 		s := j.rows[seq]
@@ -86,8 +87,8 @@ func (j *journal) reachedByUndos(seq int) bool {
 	return false
 }
 
-// undoName returns the name of the row of an undo. index is its position among the undos of its
-// step, from 0.
+// undoName returns the name of the row of an undo. step is the step that is undone. index, from 0,
+// is the position of the undo among the undos of the step.
 func undoName(step string, index int) string {
 	if index == 0 {
 		return step
@@ -95,7 +96,7 @@ func undoName(step string, index int) string {
 	return fmt.Sprintf("%s##%d", step, index+1)
 }
 
-// splitUndoName returns the step and the index from the name of an undo's row.
+// splitUndoName returns the arguments of undoName from its result.
 func splitUndoName(name string) (step string, index int) {
 	step, number, numbered := strings.Cut(name, "##")
 	if numbered {
@@ -105,8 +106,8 @@ func splitUndoName(name string) (step string, index int) {
 	return step, index
 }
 
-// undoPlan reads the rows of an operation. It returns the steps whose undos are still to run, in
-// the order of the undos, and the done steps that have no undo.
+// undoPlan reads the rows of an operation. It returns two lists of steps: undos has the steps whose
+// undos are still to run, in the order of running. kept has the done steps that have no undo.
 func undoPlan(rows []db.Step) (undos, kept []string) {
 	undone := map[string]bool{}
 	for _, s := range rows {
@@ -132,69 +133,70 @@ func undoPlan(rows []db.Step) (undos, kept []string) {
 	return undos, kept
 }
 
-// clock converts moments of the database's clock to this process's clock.
+// clock converts times of the database's clock to times of this process's clock.
 type clock struct {
 	loadedAt time.Time // when the journal was read, by the database's clock
-	loaded   time.Time // the same moment by the clock of this process
+	loaded   time.Time // when the journal was read, by the clock of this process
 }
 
-// local returns a moment of the database's clock by the clock of this process. The result has a
+// local converts a time of the database's clock to the clock of this process. The result has a
 // monotonic reading, so later changes of the wall clock do not matter.
 func (c clock) local(moment time.Time) time.Time { return c.loaded.Add(moment.Sub(c.loadedAt)) }
 
-// action is what a run does next, for a step or at the end of the function.
+// action is what a run does next, when the function asks for a step or has ended.
 type action int
 
 const (
 	replay action = iota // the step returns its recorded outcome
-	run                  // the step is taken
+	run                  // the step is executed
 	settle               // the call is in doubt: its policy says what to do
-	wait                 // the run waits for a pause, a signal or a child
-	unwind               // the function runs no further, and the done steps are undone
+	wait                 // the run waits for the end of a pause, a signal or a child
+	unwind               // the function does not continue, and the done steps are undone
 	finish               // the answer is recorded
 	retry                // the run has failed, and another run follows
 	park                 // a person must decide
 )
 
-// request is what the function of an operation asks for: a step, or its end.
+// request describes the step that the function of an operation asks for, or the end of the
+// function.
 type request struct {
-	seq    int         // the position of the step; at the end of the function, of the last step it asked for
+	seq    int         // the position of the step; at the end of the function, the position of the last step
 	kind   db.StepKind // empty at the end of the function
-	name   string      // a repeated name has a number
-	policy string      // of a call, as it is stored
+	name   string      // the name of the step, with a suffix such as "#2" if the name is repeated
+	policy string      // the policy of a call in its stored form
 	undos  int         // the number of undos of the step
 	exit   exit        // how the function has ended
 
-	invalid error // why the step cannot be taken; decide does not read it
+	invalid error // the error of an invalid step; decide does not read it
 }
 
 // exit is how the function of an operation has ended a run.
 type exit int
 
 const (
-	exitAnswered exit = iota // with a response
-	exitFinal                // by a rejection or a Final error, or because the run was stopped to unwind
-	exitFailed               // by any other error, which does not end the operation
+	exitAnswered exit = iota // the function has returned a response
+	exitFinal                // the function has returned a rejection or a Final error, or the run has stopped because the operation is being undone
+	exitFailed               // the function has returned any other error, which does not end the operation
 )
 
-// decision is what decide returns.
+// decision says what a run does about a request.
 type decision struct {
 	do       action
 	recorded *db.Step // the row at the position of the request; nil if there is none
-	stop     *stop    // only for park
+	stop     *stop    // why the operation parks; nil for other actions
 }
 
 func parkAt(step string, reason Reason, format string, args ...any) decision {
 	return decision{do: park, stop: parked(step, reason, format, args...)}
 }
 
-// maxCanceledRuns is how many failing runs a canceled operation gets whose function does not reach
-// its last recorded step. After them the operation parks, or unwinds if it was canceled
-// WithoutCode.
+// maxCanceledRuns limits the runs of a canceled operation whose function fails before its last
+// recorded step. After that many runs the operation parks. If it was canceled WithoutCode, the
+// steps that the function has reached are undone instead.
 const maxCanceledRuns = 8
 
-// decide returns what a run does about a request, given the journal. It is a pure function, which
-// runs, Cancel and Replay share. It does not know about the open transaction, the end of the
+// decide returns what a run does about the request r, given the journal j. It is a pure function,
+// so that Replay can use it as well. It does not know about the open transaction, the end of the
 // context, or undos in doubt: its callers check these.
 func decide(j *journal, r request) decision {
 	if r.kind == "" {
@@ -225,7 +227,7 @@ func decideRecorded(j *journal, r request, s *db.Step) decision {
 	switch {
 	case s.Outcome == db.StepBegun:
 		return decideDoubt(j, r, s)
-	case j.unwinding() && s.Outcome == db.StepNotSent && j.recordedAfter(r.seq) != nil: // older code has made these calls in parallel
+	case j.unwinding() && s.Outcome == db.StepNotSent && j.recordedAfter(r.seq) != nil: // an older version of the code made this call and the later ones in parallel
 		d.do = replay
 	case j.unwinding() && (s.Outcome == db.StepNotSent || waits && s.Kind != db.ChildStep):
 		d.do = unwind
@@ -237,9 +239,10 @@ func decideRecorded(j *journal, r request, s *db.Step) decision {
 	return d
 }
 
-// decideDoubt decides about a call in doubt. A canceled operation asks about an Asked call. It
-// repeats a Keyed call only if the step has an undo, and Cancel was not WithoutCalling. At any
-// other call in doubt it parks.
+// decideDoubt decides about a call in doubt. If the operation is not canceled, the policy of the
+// call decides. A canceled operation asks the other system about an Asked call. It repeats a Keyed
+// call only if the step has an undo, and Cancel was not WithoutCalling. In all other cases the
+// operation parks.
 func decideDoubt(j *journal, r request, s *db.Step) decision {
 	switch {
 	case !j.canceled || r.policy == "" || r.policy == db.PolicyAsked:
@@ -265,7 +268,7 @@ func decideEnd(j *journal, r request) decision {
 		return decision{do: retry}
 	case j.withoutCode:
 		return unwindWithoutRest(j, r.seq+1)
-	case r.exit == exitFailed: // it was canceled, so next is not nil: see the first case
+	case r.exit == exitFailed: // the operation is canceled, so next is not nil: see the first case
 		return parkAt(next.Name, ReasonFunctionFailed, "the operation was canceled, and its function has failed %d times before the recorded step %q: "+
 			"Retry it with code that does not fail, or Cancel it WithoutCode, which does not undo that step and later ones", j.runs, next.Name)
 	case next != nil:
@@ -276,8 +279,9 @@ func decideEnd(j *journal, r request) decision {
 	return decision{do: unwind}
 }
 
-// unwindWithoutRest unwinds an operation that was canceled WithoutCode. The steps from a position
-// on are not undone. If one of them is a call in doubt, the operation parks.
+// unwindWithoutRest returns the decision to undo an operation that was canceled WithoutCode. The
+// step at the given position and all later steps are not undone. If one of these steps is a call in
+// doubt, the operation parks instead.
 func unwindWithoutRest(j *journal, from int) decision {
 	for seq := from; seq <= j.steps; seq++ {
 		if s := j.rows[seq]; s.Outcome == db.StepBegun {

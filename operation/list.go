@@ -18,15 +18,15 @@ import (
 
 // Filter selects operations. Its zero value selects all of them.
 type Filter struct {
-	State State         // empty: any
-	Name  string        // of the definition; empty: any
-	Step  string        // the step in progress, waited for, or parked at; empty: any
+	State State         // the state of the operations; empty: any
+	Name  string        // the name of the definition; empty: any
+	Step  string        // the step that is in progress or waits, or at which the operation is parked; empty: any
 	Scope string        // a prefix of the scope
 	Older time.Duration // the minimum age, by the database's clock
-	After string        // an id: only operations with a greater one
+	After string        // selects only operations whose id is greater than this one; empty: all
 }
 
-// Listed is an operation of All. Show returns more of it.
+// Listed is an operation as All returns it. Show returns more details.
 type Listed struct {
 	ID         string
 	Scope      string
@@ -35,23 +35,23 @@ type Listed struct {
 	Undoing    bool
 	Step       string
 	Attempts   int
-	Reason     Reason // why it is parked; empty if it is not
+	Reason     Reason // why the operation is parked; empty if it is not parked
 	ReasonText string // the reason as a sentence
 	CreatedAt  time.Time
 	Since      time.Time // when the step was begun
-	EndedAt    time.Time // zero until it has ended
+	EndedAt    time.Time // zero if the operation has not ended
 }
 
-const listPage = 100 // operations that All reads at a time
+const listPage = 100 // how many operations All reads in one query
 
 // firstID is less than the id of every operation.
 const firstID = "00000000-0000-0000-0000-000000000000"
 
 var states = []State{"", StateRunning, StateParked, StateCompleted, StateFailed, StateUndone}
 
-// All iterates over operations in the order of their ids, which says nothing about time. An error
-// ends the iteration. An index serves operations that run or are parked. To find others by name,
-// scope or step, All reads the table from Filter.After on.
+// All iterates over the operations that f selects, in the order of their ids, which is not the
+// order of time. An error ends the iteration. For operations that are running or parked, All uses
+// an index. For others, a filter by name, scope or step makes All read all rows after Filter.After.
 func All(ctx context.Context, pool *pgxpool.Pool, f Filter) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		query, err := f.query()
@@ -79,7 +79,7 @@ func All(ctx context.Context, pool *pgxpool.Pool, f Filter) iter.Seq2[Listed, er
 	}
 }
 
-// query returns the request for the first page.
+// query checks the filter, and returns the request for the first page of operations.
 func (f *Filter) query() (*db.ListOperations, error) {
 	after := firstID
 	if f.After != "" {
@@ -101,8 +101,9 @@ func (f *Filter) query() (*db.ListOperations, error) {
 }
 
 // RetryAll retries the parked operations that f selects, each in a transaction of its own, and
-// returns how many it has retried. It ends at the first error. Operations that were retried before
-// stay retried, and another RetryAll continues with the rest. f.State is parked or empty.
+// returns how many it has retried. It ends at the first error. The operations that it has retried
+// by then stay retried, and another RetryAll continues with the others. f.State must be StateParked
+// or empty.
 func RetryAll(ctx context.Context, pool *pgxpool.Pool, f Filter) (int, error) {
 	if f.State == "" {
 		f.State = StateParked
@@ -113,8 +114,9 @@ func RetryAll(ctx context.Context, pool *pgxpool.Pool, f Filter) (int, error) {
 	return forEach(ctx, pool, f, Retry)
 }
 
-// CancelAll cancels the operations that f selects, in the way that RetryAll retries them. f.State
-// is running or parked.
+// CancelAll cancels the operations that f selects, each in a transaction of its own, and returns
+// how many it has canceled. It ends at the first error. f.State must be StateRunning or
+// StateParked.
 func CancelAll(ctx context.Context, pool *pgxpool.Pool, f Filter, opts ...CancelOption) (int, error) {
 	if f.State != StateParked && f.State != StateRunning {
 		return 0, fmt.Errorf("operation: CancelAll: Filter.State is %.40q: only operations that are running or parked can be canceled", f.State)
@@ -122,8 +124,8 @@ func CancelAll(ctx context.Context, pool *pgxpool.Pool, f Filter, opts ...Cancel
 	return forEach(ctx, pool, f, func(ctx context.Context, pool *pgxpool.Pool, id string) error { return Cancel(ctx, pool, id, opts...) })
 }
 
-// forEach calls do once for every operation that f selects. It skips operations whose state has
-// changed since they were listed.
+// forEach calls do once for every operation that f selects, and counts the calls that succeed. It
+// skips operations whose state has changed since they were listed.
 func forEach(ctx context.Context, pool *pgxpool.Pool, f Filter, do func(context.Context, *pgxpool.Pool, string) error) (n int, err error) {
 	for o, err := range All(ctx, pool, f) {
 		if err != nil {
@@ -152,8 +154,8 @@ type history struct {
 	Steps    []historyStep     `json:"steps"`
 }
 
-// historyStep is a row of the record: a step, an undo, or the end that was decided. A call in doubt
-// is a row, too. The rows are in order.
+// historyStep is a row of the record: a step, an undo, or the error or rejection in which the
+// operation ends. A call in doubt is a row, too. The rows are in the order of their positions.
 type historyStep struct {
 	Kind    db.StepKind    `json:"kind"`
 	Name    string         `json:"name"`
@@ -162,11 +164,11 @@ type historyStep struct {
 	storedValue
 }
 
-// format is the version of the document. There is only one.
+// format is the version of the history document. So far there is only one version.
 const format = 1
 
-// storedValue is an input or a value in its stored form. JSON appears as JSON, so that a person can
-// read and change it. The output of other codecs appears as base64.
+// storedValue is an input or the value of a step, in its stored form. JSON is kept as JSON, so that
+// a person can read and change it. The output of other codecs is base64.
 type storedValue struct {
 	Value  json.RawMessage `json:"value,omitempty"`
 	Base64 []byte          `json:"base64,omitempty"`
@@ -180,7 +182,8 @@ func newStoredValue(stored []byte) storedValue {
 	return storedValue{Base64: stored}
 }
 
-// stored returns the value as it was stored, whatever the layout of the file is.
+// stored returns the value as it was stored, even if the JSON document was formatted in another
+// way.
 func (v *storedValue) stored() []byte {
 	var compact bytes.Buffer
 	if v.Value != nil && json.Compact(&compact, v.Value) == nil {
@@ -189,14 +192,15 @@ func (v *storedValue) stored() []byte {
 	return v.Base64
 }
 
-// History returns the record of an operation, in progress or ended: its input and its steps with
-// their values, as a JSON document for a file. Replay runs new code on it. The document has no key
-// and no scope. The input and the values are in clear text; change them by hand before you share
-// the file.
+// History returns the record of an operation as a JSON document: its input, and its steps with
+// their values. The operation may be in progress or ended. Replay runs new code on the document.
+// The document has no key and no scope. The input and the values are in clear text: replace what is
+// secret before you share the document.
 //
-// Sealed values are opened with the Sealer in opts, the only option that matters. Without it
-// History returns idem.ErrUnreadable. It returns ErrUnknownOperation if no operation has the id,
-// and also if the operation was a single transaction, because nothing of it is recorded.
+// The Sealer in opts decrypts sealed values; other options have no effect. If a value is sealed and
+// there is no Sealer, History returns idem.ErrUnreadable. If no operation has the id, it returns
+// ErrUnknownOperation. An operation that was a single transaction has no record, and is unknown,
+// too.
 func History(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) ([]byte, error) {
 	id, err := parsedID(id)
 	if err != nil {
@@ -252,18 +256,19 @@ func readHistory(file []byte) (*history, error) {
 }
 
 // Replay runs the function of an operation on a document of History, without a database. Each
-// recorded step returns its recorded outcome, and the run ends where the record ends. No step is
-// taken and no call is made. The definition is the one whose name is in the history.
+// recorded step returns its recorded outcome, and the run ends where the record ends. No other step
+// is executed. Replay uses the definition whose name is in the history.
 //
-// Replay returns nil if a process with this code would resume the operation, or end it as it has
-// ended. A *ParkedError says why the operation would park with this code: the code asks for other
-// steps than the recorded ones, or for fewer, or a value does not decode. Replay returns another
-// error if the document is not a history, no definition has its name, or the function fails or ends
-// otherwise.
+// Replay returns nil if the code can continue the operation, or ends it in the way in which it has
+// ended. It returns a *ParkedError if the operation would park with this code: the code asks for
+// other steps than the recorded ones or for fewer steps, or a value does not decode. Replay returns
+// another error if the document is not a history or no definition has its name. It also does so if
+// the function fails, or ends the operation in another way than it has ended.
 //
-// For an operation that has ended, all steps count as recorded, even those that were committed
-// together with its end. If the code no longer asks for one of those, Replay reports it, although
-// no operation in progress has it.
+// If the operation has ended, all its steps count as recorded, even the steps that were committed
+// together with its end. If the code no longer asks for one of these last steps, Replay reports a
+// *ParkedError. No operation in progress would park for this reason, because the record of an
+// operation in progress does not have these steps yet.
 func Replay(ctx context.Context, history []byte, definitions ...Runnable) error {
 	h, err := readHistory(history)
 	if err != nil {
@@ -291,7 +296,7 @@ func Replay(ctx context.Context, history []byte, definitions ...Runnable) error 
 	return op.replayed(h, err)
 }
 
-// journal returns the journal of a history. Every pause in it is over.
+// journal returns the journal that the history describes. All its pauses have ended.
 func (h *history) journal() journal {
 	rows := make([]db.Step, len(h.Steps))
 	for i, s := range h.Steps {

@@ -20,7 +20,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Definition is a kind of operation: a name, and the function that is its code.
+// Definition describes a kind of operation: a name, and a function whose steps are recorded. Define
+// returns a Definition.
 type Definition[In any] struct {
 	definition
 }
@@ -29,21 +30,22 @@ type Definition[In any] struct {
 type definition struct {
 	name        string
 	codec       Codec
-	knownErrors storederror.Set // errors that the function gets as they were
-	limit       time.Duration   // how long a call is tried again; 0: no limit
-	maxDeaths   int             // after this many deaths of its process an operation parks
+	knownErrors storederror.Set // errors that the function gets back unchanged: see WithErrors
+	limit       time.Duration   // how long a call is retried; 0: no limit
+	maxDeaths   int             // the number of deaths after which an operation parks: see WithMaxDeaths
 	concurrency int             // how many operations a Worker works on at a time; 0: no limit of its own
 	err         error           // why the definition cannot be used
 	// run decodes a stored input, and calls the function with it.
 	run func(op *Op, input []byte) (idem.Response, error)
 }
 
-// Runnable is a Definition with any type of input. A Worker takes Definitions of several types.
+// Runnable is a Definition with any type of input. A Worker takes Definitions with different types
+// of input.
 type Runnable interface{ defined() *definition }
 
 func (d *definition) defined() *definition { return d }
 
-// input encodes an input.
+// input encodes the input of a new operation. It returns an error if the definition cannot be used.
 func (d *Definition[In]) input(in In) ([]byte, error) {
 	if d.err != nil {
 		return nil, d.err
@@ -52,43 +54,47 @@ func (d *Definition[In]) input(in In) ([]byte, error) {
 	return input, err
 }
 
-// work is an operation that this process works on, from the claim to the release. It lasts for
-// several runs of the function if transactions have to be repeated.
+// work is an operation that this process works on, from the claim of the operation to its release.
+// The function may run several times during that time, because transactions may have to be
+// repeated.
 type work struct {
 	definition *definition
 	execution  bridge.Execution
-	instance   *presence.Instance // nil until the first commit, and after the release
+	instance   *presence.Instance // this process as other processes see it; nil before the first commit and after the release
 	logger     *slog.Logger       // nil: slog.Default()
-	turn       *turn              // held if the operation is a suspect
+	turn       *turn              // the right to work on a suspect; nil if the operation is no suspect
 
 	key       db.Key
-	operation string // the id
-	parent    string // the operation that awaits this one; empty if this one is no child
+	operation string // the id of the operation
+	parent    string // the id of the parent; empty if the operation is no child
 	input     []byte
 	ttl       time.Duration
 	createdAt time.Time
 
-	// These fields are as of the last commit. The epoch is 0 until the first one.
+	// These fields describe the operation as of the last commit. The epoch is 0 before the first
+	// commit.
 	epoch   int
 	journal journal
 	at      db.At
-	begunAt time.Time // when the step of at was begun, by the clock of this process
+	begunAt time.Time // when the step in progress was begun, by the clock of this process
 	clock   clock
-	// rowless is the position of a call that was begun alone; 0 if there is none. Such a call is in
-	// the row of the operation, and gets a row in idem.steps only with its outcome.
+	// rowless is the position of a call that has begun and has no row in idem.steps yet; 0 if there
+	// is none. A call that was not added by Go is recorded in the row of its operation first. It
+	// gets a row in idem.steps together with its outcome.
 	rowless int
 
-	endError   error           // the error in which a commit of this work ended the operation
-	unrecorded map[int]db.Step // outcomes of calls that are not committed yet, by position
-	checkAfter map[int]bool    // Tx steps after which deferred constraints are checked: see attribute
+	endError   error           // the error in which this process ends the operation; nil before its last commit
+	unrecorded map[int]db.Step // by position: outcomes of calls that are not committed yet
+	checkAfter map[int]bool    // positions of Tx steps after which deferred constraints are checked: see attribute
 
-	// unsent has the positions of calls that may be recorded as begun although no attempt was sent:
-	// the COMMIT that begins them was not acknowledged.
+	// unsent has the positions of calls that were not sent, although the record may say that they
+	// have begun. The COMMIT that was to record their beginning was not acknowledged.
 	unsent map[int]bool
 }
 
-// textOf returns the text of an error for logs and for the reason of a parked operation. With a
-// Sealer it returns only the types of the error.
+// textOf returns the text of an error for logs and for the reason of a parked operation. If the
+// operation has a Sealer, textOf returns only the types of the error, because the text may be
+// secret.
 func (w *work) textOf(err error) string {
 	if w.execution.Sealer() != nil {
 		return storederror.Types(err)
@@ -97,8 +103,8 @@ func (w *work) textOf(err error) string {
 }
 
 // stepError returns err in the form in which the record of the operation stores it, or nil if err
-// is nil. step is empty for an error of the function. If the text cannot be sealed, stepError
-// leaves the text out.
+// is nil. step is empty for an error of the function. If the text of err cannot be sealed, it is
+// left out.
 func (w *work) stepError(step string, attempt int, err error) *db.StepError {
 	if err == nil {
 		return nil
@@ -110,67 +116,69 @@ func (w *work) stepError(step string, attempt int, err error) *db.StepError {
 	return &db.StepError{Step: step, Attempt: max(attempt, 1), Text: text}
 }
 
-// Op is one run of the function of an operation, which takes its steps through it. It cannot be
-// used after the function has returned.
+// Op is one run of the function of an operation. The function passes it to each step. An Op cannot
+// be used after the function has returned.
 type Op struct {
 	work   *work
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	taking  sync.Mutex            // held while a step is taken
+	taking  sync.Mutex            // locked while a step is in progress
 	misused atomic.Pointer[error] // the first misuse; it ends the run
 	over    bool                  // the function has returned
 	stopped *stop                 // why no further step is taken; nil while the run continues
 
-	tx          *txn.Tx // open, with a savepoint; nil if there is none
+	tx          *txn.Tx // the open transaction, with a savepoint; nil if none is open
 	dirty       bool    // a step has run after the savepoint
 	pending     []db.RecordStep
-	signals     []txn.Request // mark the signals that the pending steps have received as taken
+	signals     []txn.Request // requests for the next commit, which mark received signals as taken
 	usesSignals bool          // the function has asked for a signal or a child
 	callsOpen   bool          // the function has called Go, and not Wait yet
 
 	seq         int            // the position of the last step that the function has asked for
-	settled     int            // the last position up to which every step has an outcome, and its undos are in undos
+	settled     int            // all steps up to this position have an outcome, and their undos are in undos
 	current     string         // the name of the step at seq, or of the step whose undo runs
 	occurrences map[string]int // how often each name was used
-	undos       []plannedUndo  // of the done steps so far, in their order
+	undos       []plannedUndo  // the undos of the done steps so far, in the order of the steps
 	undoing     bool           // the next commit records the decision to undo the operation
 }
 
-// ID returns the id of the operation. It is the same in every run, and is the id of the record of
-// the key. Signals are sent to it, and events can carry it.
+// ID returns the id of the operation. It is the same in every run, and is also the ExecutionID of
+// the record of the key. Pass it to Signal, or store it in events.
 func (op *Op) ID() string { return op.work.operation }
 
-// Context returns the context of this run. It ends when the caller's context ends, when the Worker
-// stops, and when this process may no longer work on the operation.
+// Context returns the context of this run. The context ends when the caller's context ends, when
+// the Worker stops, or when this process may no longer work on the operation.
 func (op *Op) Context() context.Context { return op.ctx }
 
-// step is a step that the function has asked for, with what decide said about it.
+// step is a step that the function has asked for, together with the decision about it.
 type step struct {
 	request
 	decision
 }
 
-// position returns the position of an operation that is at the step, and due after pause.
+// position returns what the row of the operation stores while the operation is at the step s and is
+// due after pause.
 func (s *step) position(pause time.Duration) db.At {
 	return db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: pause}
 }
 
-// plannedUndo is an undo of a done step.
+// plannedUndo is an undo of a done step, which runs if the operation is undone.
 type plannedUndo struct {
-	seq      int // of the step
+	seq      int // the position of the step
 	stepName string
-	index    int     // among the undos of the step
-	policy   *Policy // of an UndoCall
-	// prepare decodes the value of the step, and returns one of the two functions.
+	index    int     // the position among the undos of the step, from 0
+	policy   *Policy // the policy of an UndoCall; nil for an UndoTx
+	// prepare decodes the value of the step. It returns the function of an UndoTx or of an
+	// UndoCall.
 	prepare func() (func(pgx.Tx) error, func(ctx context.Context, key string) error, error)
 }
 
-// halt stops the run. If the run was stopped before, the first reason counts. It returns the error
-// that every further step returns.
+// halt stops the run, unless the run is stopped already. It returns the reason of the first stop,
+// which is the error of every further step.
 func (op *Op) halt(kind stopKind, err error) error { return op.stop(&stop{kind: kind, err: err}) }
 
-// rerunUncounted stops the run, and begins another one that does not count as a retry.
+// rerunUncounted stops the run because of err. Another run follows, and does not count as a retry.
 func (op *Op) rerunUncounted(err error) error {
 	return op.stop(&stop{kind: stopRerun, err: err, uncounted: true})
 }
@@ -182,17 +190,18 @@ func (op *Op) stop(s *stop) error {
 	return op.stopped
 }
 
-// park parks the operation at a step.
+// park stops the run, and parks the operation at a step.
 func (op *Op) park(step string, reason Reason, format string, args ...any) error {
 	return op.stop(parked(step, reason, format, args...))
 }
 
-// maxQuoted is how many characters of an error the reason of a parked operation quotes.
+// maxQuoted is the maximum number of characters of an error that the reason of a parked operation
+// quotes.
 const maxQuoted = 200
 
-// parkFor parks the operation because of an error of the program or of another system, which the
-// attempt of that number has returned. The text of the reason is stored unsealed, so it quotes only
-// the beginning of the error, and only its types if there is a Sealer. Without a cause parkFor is
+// parkFor parks the operation because of the error cause. attempt is the number of the attempt that
+// returned cause. The reason is stored in clear text. It therefore quotes only the beginning of
+// cause, or only its types if the operation has a Sealer. If cause is nil, parkFor does the same as
 // park.
 func (op *Op) parkFor(cause error, attempt int, step string, reason Reason, format string, args ...any) error {
 	s := parked(step, reason, format, args...)
@@ -211,7 +220,7 @@ func (op *Op) interrupted() error {
 	return op.halt(stopCallerLeft, endOf(op.ctx))
 }
 
-// stopError returns why no further step is taken, nil while the run continues.
+// stopError returns why no further step is taken, or nil while the run continues.
 func (op *Op) stopError() error {
 	if misuse := op.misused.Load(); misuse != nil {
 		_ = op.halt(stopFailed, *misuse)
@@ -223,14 +232,15 @@ func (op *Op) stopError() error {
 }
 
 // misuse makes the run fail with an ErrMisused, whatever the function returns. No further step is
-// taken. Unlike halt it may be called from any goroutine.
+// taken. Any goroutine may call misuse, unlike halt.
 func (op *Op) misuse(format string, args ...any) error {
 	err := fmt.Errorf("%w: "+format, append([]any{ErrMisused}, args...)...)
 	op.misused.CompareAndSwap(nil, &err)
 	return err
 }
 
-// endOf returns the error of a context that has ended, and its cause.
+// endOf returns the error of a context that has ended. If the context has another cause, the error
+// wraps both.
 func endOf(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != ctx.Err() {
 		return fmt.Errorf("%w: %w", ctx.Err(), cause)
@@ -251,23 +261,24 @@ func engineOf(pool *pgxpool.Pool) *txn.Engine {
 	return &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
 }
 
-// A killed process leaves the rows of its operations with an owner that no longer exists. Claiming
-// such an operation counts a death, and a commit resets the count. After db.Suspected deaths the
-// operation is a suspect: its function may be what kills the process. A process begins one suspect
-// at a time. So an operation that kills its process does not take other suspects with it, and they
-// make progress. A suspect that runs longer than suspectLimit gives its turn to the next one.
+// When a process is killed, the rows of its operations still name it as their owner. A process that
+// claims such an operation counts a death, and a commit of the operation resets the count. After
+// db.Suspected deaths the operation is a suspect: its function may be what kills the processes. The
+// turn is the right to work on a suspect. One suspect of a process has it at a time. If a suspect
+// kills the process, no other suspect counts a death, so the others can make progress. If a suspect
+// runs longer than suspectLimit, another suspect can take the turn.
 
 // maxDeaths is the default of WithMaxDeaths.
 const maxDeaths = 10
 
-// suspectLimit is how long a suspect keeps other suspects from beginning. A function that hangs
-// does not kill its process.
+// suspectLimit is how long a suspect blocks other suspects. A suspect that runs longer may hang,
+// but a function that hangs does not kill the process.
 const suspectLimit = 10 * time.Second
 
-// turns has room for one suspect in this process, for all its pools.
+// turns is a semaphore for one suspect in this process, whatever pool it uses.
 var turns = make(chan struct{}, 1)
 
-// turn is the right to work on a suspect.
+// turn is the right to work on a suspect, see above. A process gives it to one suspect at a time.
 type turn struct{ once sync.Once }
 
 // takeTurn returns the turn, or nil if another suspect has it.
@@ -280,14 +291,15 @@ func takeTurn() *turn {
 	}
 }
 
-// end gives the turn to the next suspect. It may be called several times, and on nil.
+// end releases the turn, so that another suspect can take it. It may be called several times, and
+// on nil.
 func (t *turn) end() {
 	if t != nil {
 		t.once.Do(func() { <-turns })
 	}
 }
 
-// holdTurn keeps the turn for the operation until it is released, but no longer than suspectLimit.
+// holdTurn keeps the turn t until the operation is released, but no longer than suspectLimit.
 func (w *work) holdTurn(t *turn) {
 	w.turn = t
 	time.AfterFunc(suspectLimit, t.end)

@@ -24,33 +24,34 @@ type State string
 const (
 	StateRunning   = State(db.OperationRunning)
 	StateParked    = State(db.OperationParked)    // a person must decide: see Status.Reason
-	StateCompleted = State(db.OperationCompleted) // answered
-	StateFailed    = State(db.OperationFailed)    // rejected, and undone
-	StateUndone    = State(db.OperationUndone)    // ended in an error or canceled, and undone; its key is free
+	StateCompleted = State(db.OperationCompleted) // has ended with a response
+	StateFailed    = State(db.OperationFailed)    // has ended in idem.Reject, and its steps are undone
+	StateUndone    = State(db.OperationUndone)    // was canceled or has ended in a Final error; its steps are undone, and its key is free
 )
 
-// Status is what Show returns of an operation.
+// Status is the state of an operation, as Show returns it.
 type Status struct {
-	Scope    string // of the key
-	Name     string // of the definition
+	Scope    string // the scope of the key
+	Name     string // the name of the definition
 	State    State
 	Undoing  bool // the decision to undo the operation is recorded
 	Canceled bool
 
-	// Step is the step in progress or waited for, as of the last commit. Of a parked operation it
-	// is the step at which it is parked. Kind is call or undo if the step was begun, for CallKey;
-	// sleep, await or child if the operation waits for it; otherwise empty.
+	// Step is the step that is in progress or waits, as of the last commit. For a parked operation
+	// it is the step at which the operation is parked. Kind is "call" or "undo", as CallKey takes
+	// it, if the call or the undo has begun. Kind is "sleep", "await" or "child" if the operation
+	// waits for the step. Otherwise Kind is empty.
 	Kind     string
 	Step     string
 	Since    time.Time // when the step was begun
 	WakeAt   time.Time // when the operation is due, if it waits; zero if it waits for a child
-	Attempts int       // how often a process has claimed the operation since its last progress
+	Attempts int       // how often the operation was claimed since its last progress
 
 	Reason     Reason     // why the operation is parked; empty if it is not
 	ReasonText string     // the reason as a sentence
-	LastError  *StepError // nil if there was none since the last progress
-	Undos      []string   // once the operation is being undone: the steps whose undos are still to run, in that order
-	Kept       []string   // once the operation is canceled or being undone: each Tx, Call and Child that is done and is not undone
+	LastError  *StepError // nil if there was no error since the last progress
+	Undos      []string   // the steps whose undos are still to run, in the order of running; nil unless the operation is canceled or being undone
+	Kept       []string   // the done Tx, Call and Child steps that are not undone; nil unless the operation is canceled or being undone
 
 	Epoch  int    // grows whenever a process claims the operation
 	Parent string // the id of the operation that awaits this one as a child; empty if this one is no child
@@ -61,26 +62,27 @@ type Status struct {
 type StepError struct {
 	Step    string // empty for an error of the function
 	Attempt int
-	Text    string // up to 4 KiB; "sealed" if Show cannot open it
+	Text    string // the text of the error, up to 4 KiB; "sealed" if Show cannot decrypt it
 	At      time.Time
-	NextAt  time.Time // when the next attempt is due; zero if there is none
+	NextAt  time.Time // when the next attempt is due; zero if no attempt is planned
 }
 
 // StepStatus is the state of a recorded step.
 type StepStatus struct {
 	Kind       string // tx, call, undo, sleep, await, child or changed
 	Name       string // an undo has the name of its step
-	Index      int    // of an undo: its position among the undos of its step, from 0
-	Child      string // of a child: the id of its operation
-	Outcome    string // done, resolved (done, as a person has stated), failed, rolled back or waiting; of a call without an outcome: begun or not sent
+	Index      int    // for an undo: its position among the undos of its step, from 0
+	Child      string // for a child: the id of the child operation
+	Outcome    string // done, resolved (done, as a person has stated), failed, rolled back or waiting; for a call without an outcome: begun or not sent
 	Undos      int    // the number of undos of the step
 	RecordedAt time.Time
-	DueAt      time.Time // when a pause is over or an Await times out; zero for other steps
+	DueAt      time.Time // when a Sleep ends or an Await times out; zero for other steps
 }
 
-// Show returns the status of an operation, or ErrUnknownOperation, also if the operation was a
-// single transaction, because nothing of it is recorded. All times are by the database's clock. Of
-// the options only idem.WithSealer matters: it opens the last error.
+// Show returns the status of an operation. It returns ErrUnknownOperation if no operation has the
+// id. An operation that was a single transaction has no record, and is unknown, too. All times are
+// by the database's clock. Of the options only idem.WithSealer has an effect: its Sealer decrypts
+// the last error.
 func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) (Status, error) {
 	id, err := parsedID(id)
 	if err != nil {
@@ -114,7 +116,7 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 	switch status.State {
 	case StateCompleted:
 		status.Undos, status.Kept = nil, nil
-	case StateFailed, StateUndone: // steps that Cancel WithoutCode did not undo
+	case StateFailed, StateUndone: // the steps in Undos were not undone, because Cancel was WithoutCode
 		for _, step := range slices.Backward(status.Undos) {
 			if !slices.Contains(status.Kept, step) {
 				status.Kept = append(status.Kept, step)
@@ -133,7 +135,7 @@ func stepStatuses(operationID string, rows []db.Step, state State) (steps []Step
 		switch r.Kind {
 		case db.EndStep:
 			continue
-		case db.SleepStep: // its row does not change when the pause ends
+		case db.SleepStep: // the row of a Sleep does not change when the pause ends
 			if i+1 < len(rows) && rows[i+1].Kind != db.UndoStep || state == StateCompleted {
 				step.Outcome = string(db.StepDone)
 			}
@@ -147,7 +149,7 @@ func stepStatuses(operationID string, rows []db.Step, state State) (steps []Step
 	return steps
 }
 
-// stepInProgress returns the kind and the name of the step at which an operation is. The kind is
+// stepInProgress returns the kind and the name of the step at which the operation is. The kind is
 // empty if the step has an outcome.
 func stepInProgress(s *db.ShowOperation, steps []db.Step) (kind, step string) {
 	step, _ = splitUndoName(s.Step)
@@ -165,44 +167,47 @@ func stepInProgress(s *db.ShowOperation, steps []db.Step) (kind, step string) {
 	return kind, step
 }
 
-// Retry resumes a parked operation, after its code or the other side has changed. A Keyed call in
-// doubt is repeated. At a call in doubt that is Once, the operation parks again: see Resolve.
+// Retry resumes a parked operation, after its code or the other system has changed. If a Keyed call
+// is in doubt, the call is repeated. If a Once call is in doubt, the operation parks again: use
+// Resolve.
 func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	return revive(ctx, pool, &db.ReviveOperation{OperationID: id}, audit.Note(ctx, db.Retry, "running"), nil)
 }
 
-// CancelOption changes a Cancel.
+// CancelOption is an option of Cancel, CancelAll and PreviewCancel.
 type CancelOption func(*db.CancelOperation)
 
-// WithoutCalling makes Cancel repeat no call: at a Keyed call in doubt the operation parks with
-// ReasonCallInDoubt, for Resolve.
+// WithoutCalling forbids a canceled operation to repeat a call. If a Keyed call is in doubt, the
+// operation parks with ReasonCallInDoubt, and a person has to Resolve the call.
 func WithoutCalling() CancelOption {
 	return func(c *db.CancelOperation) { c.WithoutCalling = true }
 }
 
-// WithoutCode makes Cancel end the operation by its recorded steps alone, for code that has changed,
-// fails or cannot decode the input. Steps that the function no longer asks for are not undone, and
-// Status.Kept lists them.
+// WithoutCode lets Cancel end an operation whose code has changed, fails, or cannot decode the
+// input. Recorded steps that the function no longer asks for are not undone, and Status.Kept lists
+// them.
 func WithoutCode() CancelOption {
 	return func(c *db.CancelOperation) { c.WithoutCode = true }
 }
 
-// Cancel ends an operation that runs or is parked: it begins no further step, and its done steps
-// are undone. Cancel records this and returns. A pause of the operation ends, and a Worker or the
-// next call of its key runs the undos. Then its key is free, even if its function rejects
-// meanwhile. A call that waits for the operation, or runs the undos, gets ErrCanceled. To cancel an
-// operation again is no error, and has an effect only if the options differ.
+// Cancel ends an operation that is running or parked. The operation begins no further step, and its
+// done steps are undone. Cancel records this and returns. A Worker or the next call with the key
+// runs the undos, even if the operation was in a pause that has not ended. Then the key is free,
+// even if the function returns a rejection meanwhile. A call that waits for the operation or runs
+// the undos gets ErrCanceled. It is no error to cancel an operation again. Another Cancel has an
+// effect only if its options differ.
 //
-// Cancel takes effect at the next step or attempt; it does not cut off a call in progress.
+// Cancel takes effect at the next step or attempt. It does not interrupt a call in progress.
 //
-//   - A call of which no attempt was sent is never sent.
-//   - An Asked call in doubt is asked about.
-//   - A Keyed call in doubt is repeated under its key if its step has an undo, which then runs.
+//   - If no attempt at a call was sent, the call is never sent.
+//   - If an Asked call is in doubt, the other system is asked.
+//   - If a Keyed call is in doubt and its step has an undo, the call is repeated under its key.
+//     Then the undo runs.
 //   - At any other call in doubt the operation parks with ReasonCallInDoubt: see [Resolve].
-//   - A Child in progress is canceled and awaited.
+//   - A Child in progress is canceled, and its end is awaited.
 //
-// The function runs up to its last recorded step, so that the undos are known. If it fails before
-// that in eight runs, the operation parks with ReasonFunctionFailed. PreviewCancel returns what
+// To find the undos, the function runs again up to its last recorded step. If eight runs fail
+// before that step, the operation parks with ReasonFunctionFailed. PreviewCancel returns what
 // Cancel would do.
 func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOption) (err error) {
 	c := &db.CancelOperation{}
@@ -245,9 +250,9 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	return cancelChildren(ctx, pool, c.OperationID, false, opts)
 }
 
-// cancelChildren cancels the children in progress of a canceled operation. A run of the parent also
-// does so when it reaches the Child, but it may park before that. A repeated Cancel does not change
-// the options of children that are canceled already.
+// cancelChildren cancels the children of a canceled operation that are in progress. A run of the
+// parent cancels a child, too, when it reaches the Child step, but the run may park before that
+// step. If Cancel is repeated, children that are canceled already keep their options.
 func cancelChildren(ctx context.Context, pool *pgxpool.Pool, parent string, repeated bool, opts []CancelOption) error {
 	steps := db.ListSteps{OperationID: parent}
 	if err := engineOf(pool).Query(ctx, &steps); err != nil {
@@ -277,11 +282,11 @@ func cancelChildren(ctx context.Context, pool *pgxpool.Pool, parent string, repe
 	return nil
 }
 
-// CancelPreview is what Cancel would do, according to the record of the operation. A process that
-// works on the operation may have made progress by the time of the Cancel.
+// CancelPreview is what Cancel would do, according to the record of the operation. If a process
+// works on the operation, it may make progress before the Cancel.
 type CancelPreview struct {
 	InDoubt []string // the steps whose calls or undos are in doubt
-	Asks    bool     // an Asked call or undo in doubt is asked about; Undos and Kept count the call as done
+	Asks    bool     // the other system is asked about a call or undo in doubt; Undos and Kept count the call as done
 	Repeats bool     // a Keyed call or undo in doubt is repeated; Undos counts the call as done
 	Parks   Reason   // why the operation parks, or stays parked; empty if it does not
 	Undos   []string // the steps whose undos run, in that order
@@ -311,8 +316,8 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 	return previewCancel(&show, steps.Rows, &c), nil
 }
 
-// previewCancel returns what the Cancel c would do to an operation that is running or parked. It
-// changes the rows of calls in doubt.
+// previewCancel returns what the request c would do to an operation that is running or parked. It
+// marks a call in doubt as done in rows if Cancel would ask about the call or repeat it.
 func previewCancel(show *db.ShowOperation, rows []db.Step, c *db.CancelOperation) (p CancelPreview) {
 	staysParked := show.State == db.OperationParked && !changes(show, c)
 	for i := range rows {
@@ -333,8 +338,8 @@ func previewCancel(show *db.ShowOperation, rows []db.Step, c *db.CancelOperation
 	return p
 }
 
-// parksAgain reports whether a parked operation parks for the same reason after Cancel, unless its
-// code has changed since.
+// parksAgain reports whether a parked operation would park for the same reason after Cancel, if its
+// code stays the same.
 func parksAgain(show *db.ShowOperation, rows []db.Step, withoutCode bool) bool {
 	switch Reason(show.Reason) {
 	case ReasonCodeChanged, ReasonFunctionFailed:
@@ -346,17 +351,17 @@ func parksAgain(show *db.ShowOperation, rows []db.Step, withoutCode bool) bool {
 	return false
 }
 
-// changes reports whether Cancel with the options of c changes an operation that is running or
-// parked, as the statement CancelOperation does.
+// changes reports whether Cancel with the options of c would change the operation, which is running
+// or parked. Its condition is that of the statement CancelOperation.
 func changes(show *db.ShowOperation, c *db.CancelOperation) bool {
 	return !show.Canceled || show.WithoutCalling != c.WithoutCalling || c.WithoutCode && !show.WithoutCode
 }
 
-// settle adds what Cancel does about a call or an undo in doubt. A call that Cancel asks about or
-// repeats then counts as done in s.
+// settle adds to p what Cancel does about s, which is a call or an undo in doubt. If Cancel asks
+// about a call or repeats it, settle marks s as done.
 func (p *CancelPreview) settle(s *db.Step, withoutCalling bool, now time.Time) {
 	name, undos, j := s.Name, s.Undos, journal{canceled: true, withoutCalling: withoutCalling}
-	if s.Kind == db.UndoStep { // Cancel settles it as any run does
+	if s.Kind == db.UndoStep { // an undo in doubt is settled as without Cancel
 		name, _ = splitUndoName(s.Name)
 		undos, j.withoutCalling = 1, false
 	}
@@ -379,9 +384,9 @@ func (p *CancelPreview) settle(s *db.Step, withoutCalling bool, now time.Time) {
 	}
 }
 
-// CallKey returns the key of a call at the other side, for a person who has to ask there. kind is
-// "call", or "undo" for the undo of the step. index is the StepStatus.Index of an undo, for a step
-// with several undos.
+// CallKey returns the key of a call, for a person who looks the call up in the other system. kind
+// is "call", or "undo" for the undo of the step. If the step has several undos, pass the
+// StepStatus.Index of the undo as index.
 func CallKey(operationID, kind, step string, index ...int) string {
 	if kind == string(db.UndoStep) && len(index) > 0 {
 		step = undoName(step, index[0])
@@ -395,25 +400,25 @@ type Finding struct {
 	happened bool
 	value    any
 	refused  error
-	act      string // for the audit; empty: not happened
-	epoch    int    // of the Status of As; 0: any
-	step     string // of Of; empty: the first step in doubt
+	act      string // the outcome in the audit row; empty: not happened
+	epoch    int    // the epoch of the status that was passed to As; 0: any
+	step     string // the step that was passed to Of; empty: the first step in doubt
 }
 
-// NotHappened states that the call has not happened. It is not made any more: the function gets a
-// Final error that is ErrNotHappened. To have the call made again, Retry the operation instead. An
-// undo that has not happened is made again, because it must be done.
+// NotHappened states that the call has not happened. The call is then not made any more: the
+// function gets ErrNotHappened as a Final error. If the call is to be made again, use Retry
+// instead. An undo that has not happened is made again, because the step has to be undone.
 var NotHappened = Finding{}
 
-// Happened states that the call has happened, and what it has returned. The value is stored as
-// JSON, and must decode into the type of the Call. If it does not, the operation parks again, and
-// Resolve takes another value. For an undo the value is nil.
+// Happened states that the call has happened and has returned value. The value is stored as JSON,
+// and must decode into the type of the Call. If it does not decode, the operation parks again, and
+// Resolve accepts another value. For an undo, pass nil.
 func Happened(value any) Finding { return Finding{happened: true, value: value, act: "happened"} }
 
-// Refused states that the other side has refused the call and will not make it. The function gets
-// err as a Final, or as idem.Reject if it is one. What errors.Is and errors.As find in err,
-// WithErrors says; only the Resolve of the Definition knows the errors that are named there. An
-// undo cannot be refused: the operation stays parked until the undo is done.
+// Refused states that the other system has refused the call and will not make it. The function gets
+// err as a Final error, or as a rejection if err is an idem.Reject. Only the stored form of err is
+// kept: see WithErrors. The errors that are registered there are known only to the Resolve method
+// of the Definition. An undo cannot be refused: the operation stays parked until the undo is done.
 func Refused(err error) Finding {
 	if err == nil {
 		err = errors.New("refused")
@@ -421,32 +426,32 @@ func Refused(err error) Finding {
 	return Finding{refused: Final(err), act: "refused"}
 }
 
-// As returns the finding, bound to the status s. If a process has claimed the operation since,
-// Resolve returns ErrNotParked.
+// As returns a finding that is valid only while the status s is current. If a process has claimed
+// the operation since Show returned s, Resolve returns ErrNotParked.
 func (f Finding) As(s Status) Finding {
 	f.epoch = s.Epoch
 	return f
 }
 
-// Of returns the finding, bound to the step of that name, for an operation with several calls in
-// doubt. If no step of that name is in doubt, Resolve returns ErrNotParked.
+// Of returns a finding about the step of the given name, for an operation with several calls in
+// doubt. If the step is not in doubt, Resolve returns ErrNotParked.
 func (f Finding) Of(step string) Finding {
 	f.step = step
 	return f
 }
 
-// Resolve states the outcome of a call or an undo in doubt, and resumes the operation from there.
-// If several are in doubt, the finding is about the first of them, unless it names one, and the
-// operation may park again for the next. If none is in doubt, Resolve returns ErrNotParked. Of the
-// options only idem.WithSealer matters. The codec of the definition must be JSON; for others, use
-// the Resolve of the Definition.
+// Resolve records the outcome of a call or an undo in doubt, as a person states it, and resumes the
+// operation. If several calls are in doubt, the finding is about the first of them, unless
+// Finding.Of has named a step. The operation may then park again at the next call in doubt. If no
+// call is in doubt, Resolve returns ErrNotParked. Of the options only idem.WithSealer has an
+// effect. If the codec of the definition is not JSON, use the Resolve method of the Definition.
 func Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
 	return resolve(ctx, pool, id, finding, &definition{codec: jsonCodec{}, knownErrors: defaultErrors}, opts)
 }
 
-// Resolve states the outcome of a call in doubt of an operation of this definition, as the function
-// Resolve does. It encodes the value by the codec of the definition, and stores an error of Refused
-// as WithErrors says. For an operation of another definition it returns ErrUnknownOperation.
+// Resolve does the same as the function Resolve, for an operation of this definition. It encodes
+// the value by the codec of the definition, and stores an error of Refused as WithErrors says. For
+// an operation of another definition it returns ErrUnknownOperation.
 func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
 	if d.err != nil {
 		return d.err
@@ -454,7 +459,7 @@ func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id str
 	return resolve(ctx, pool, id, finding, &d.definition, opts)
 }
 
-// resolve records a finding. A definition without a name stands for any definition.
+// resolve records a finding. If d has no name, the operation may have any definition.
 func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, d *definition, opts []idem.Option) error {
 	sealer, err := idemCalls.Sealer(opts)
 	if err != nil {
@@ -481,7 +486,8 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 	})
 }
 
-// choose returns the call that the finding is about.
+// choose returns the call in doubt that the finding is about. If there is none, it returns
+// ErrNotParked.
 func (f *Finding) choose(inDoubt []db.InDoubt) (*db.InDoubt, error) {
 	for i := range inDoubt {
 		if of, _ := splitUndoName(inDoubt[i].Name); f.step == "" || f.step == of || f.step == inDoubt[i].Name {
@@ -494,7 +500,8 @@ func (f *Finding) choose(inDoubt []db.InDoubt) (*db.InDoubt, error) {
 	return nil, fmt.Errorf("%w: no step %.200q is in doubt", ErrNotParked, f.step)
 }
 
-// recorded returns the row that the finding becomes, or nil for an undo that is made again.
+// recorded returns the row that stores the finding about the call. It returns nil if the call is an
+// undo that is to be made again.
 func (f *Finding) recorded(call *db.Step, d *definition) (*db.Step, error) {
 	s := &db.Step{Seq: call.Seq, Kind: call.Kind, Name: call.Name, Undos: call.Undos, Outcome: db.StepDone}
 	isUndo := s.Kind == db.UndoStep
@@ -518,8 +525,9 @@ func (f *Finding) recorded(call *db.Step, d *definition) (*db.Step, error) {
 	return s, nil
 }
 
-// revive resumes a parked operation. In the same transaction it writes the audit note and, if
-// record is not nil, the row that record returns for the call that it chooses.
+// revive resumes a parked operation, and writes the audit note in the same transaction. If record
+// is not nil, revive also writes the row that record returns. The parameter record chooses one of
+// the calls in doubt.
 func revive(ctx context.Context, pool *pgxpool.Pool, r *db.ReviveOperation, note db.NoteAct,
 	record func(*db.ShowOperation, []db.InDoubt) (row txn.Request, call *db.InDoubt, err error),
 ) (err error) {
@@ -550,7 +558,7 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *db.ReviveOperation, note
 			rows = append(rows, row)
 		}
 	}
-	r.FromEpoch = cmp.Or(r.FromEpoch, show.Epoch) // which fences what was read
+	r.FromEpoch = cmp.Or(r.FromEpoch, show.Epoch) // so that r fails if the operation was claimed since the read
 	if err := tx.Ask(ctx, r); err != nil {
 		return err
 	}
@@ -561,7 +569,7 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *db.ReviveOperation, note
 	return hint(tx.Commit(ctx, append(rows, &note)...))
 }
 
-// hint adds to a missing privilege what to do about it.
+// hint adds to an error about a missing privilege which privilege the role needs.
 func hint(err error) error {
 	if txn.HasCode(err, "42501") {
 		return fmt.Errorf("operation: nothing was changed: the role needs INSERT on idem.audit, where acts are recorded, and docs/operate.md has the rest: %w", err)

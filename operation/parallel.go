@@ -13,7 +13,8 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// Calls are several calls that are made at the same time. Go adds one, and Wait makes them all:
+// Calls is a group of calls that are made at the same time. Go adds a call, and Wait makes all of
+// them:
 //
 //	calls := operation.Parallel(op)
 //	air := operation.Go(calls, "air", operation.Keyed(23*time.Hour), bookAir, cancelAir)
@@ -21,49 +22,50 @@ import (
 //	failed := calls.Wait()
 //	ticket, err := air.Value()
 //
-// Each call is a step with a key, a policy, undos and an outcome of its own. The calls take their
-// positions in the order of Go. One commit before them records all of them as begun, and the next
-// commit records what they have returned: together they cost the commits of one Call. If one call
-// fails or has to wait for a person, the others still come to their outcomes before the function
-// continues, or the operation parks. A process that resumes the operation after a crash settles
-// each call as its policy says.
+// Each call is a step with its own key, policy, undos and outcome. The order of Go is the order of
+// the steps. One commit before the calls records that all of them have begun, and the next commit
+// records their outcomes. Together they need as many commits as one Call. If a call fails or has to
+// wait for a person, Wait still brings the other calls to their outcomes first. If the process
+// crashes, the process that resumes the operation settles each call as the policy of the call says.
 //
-// Between the first Go and Wait no other step is taken. A call whose backoff is 5 seconds or more
-// is tried again only when no other of the calls is in progress: the backoff frees the caller or
-// the worker. A panic in the function of a call is raised by Wait.
+// Between the first Go and Wait no other step may be taken. If a call has a backoff of 5 seconds or
+// more, the operation is released for that time. The call is therefore tried again only after all
+// other calls have ended or need such a backoff, too. If the function of a call panics, Wait
+// panics.
 type Calls struct {
 	op     *Op
 	calls  []*parallelCall
-	busy   sync.Mutex // held by a Go or the Wait
+	busy   sync.Mutex // locked while Go or Wait runs
 	opened bool       // Go was called: op.taking is locked until Wait
 	waited bool       // Wait was called
 	ended  bool       // Wait has returned
 }
 
-// Value is the result of one call of Calls, after Wait.
+// Value gives access to the result of one call of Calls, after Wait.
 type Value[T any] struct {
 	calls *Calls
-	call  *parallelCall // nil if Go was refused
+	call  *parallelCall // nil if Go was misused, or if the run had stopped
 }
 
-// parallelCall is one of the calls. While it is made, it has an Op of its own, so that it can stop
-// without stopping the others.
+// parallelCall is one call of Calls. While the call is made, it has an Op of its own, so that it
+// can stop without stopping the other calls.
 type parallelCall struct {
 	*outsideCall
-	planUndos func() // keeps the undos of the call
+	planUndos func() // plans the undos of the call, once the call is done
 	op        *Op
 	open      bool // the call has no outcome yet
-	renewed   bool // Retry has given the call new attempts, which its row does not show yet
+	renewed   bool // Retry has reset the number of attempts, but the row of the call has the old number
 	stored    []byte
 	err       error
-	begunAt   time.Time  // by the clock of this process
-	panicked  *callPanic // of its function
+	begunAt   time.Time  // when the call was begun, by the clock of this process
+	panicked  *callPanic // the panic of the call's function; nil if there was none
 }
 
-// Parallel returns Calls of this run. They cannot be used after the function has returned.
+// Parallel returns an empty group of calls. The group cannot be used after the function of the
+// operation has returned.
 func Parallel(op *Op) *Calls { return &Calls{op: op} }
 
-// Go adds a call, which Wait makes. Its arguments are those of Call.
+// Go adds a call to calls. Wait makes the call. The other arguments are those of Call.
 func Go[T any](calls *Calls, name string, policy Policy, do func(ctx context.Context, key string) (T, error), undo ...Undo[T]) *Value[T] {
 	v := &Value[T]{calls: calls}
 	if !calls.busy.TryLock() {
@@ -86,9 +88,10 @@ func Go[T any](calls *Calls, name string, policy Policy, do func(ctx context.Con
 	return v
 }
 
-// add takes the position of a call. It returns nil if the run takes no further step. A call that is
-// to park or to unwind is added all the same, because the others come to their outcomes first. Only
-// a call that the code has changed parks at once.
+// add gives a call its position, and decides what to do about it. It returns nil if the run takes
+// no further step. add accepts the call even if the decision is to park, or not to make the call
+// because the operation is being undone: the other calls come to their outcomes first. Only a
+// recorded step that differs from the code parks the operation at once.
 func (c *Calls) add(r request) *step {
 	op := c.op
 	switch {
@@ -111,9 +114,9 @@ func (c *Calls) add(r request) *step {
 	return s
 }
 
-// Wait makes the calls, all at the same time, and returns when each of them has an outcome. The
-// error joins those of the calls, in the order of Go, and is nil if all have returned a value.
-// Call Wait once.
+// Wait makes the calls, all at the same time, and returns when each call has an outcome. It returns
+// the joined errors of the calls, in the order of Go, or nil if all calls have returned a value. If
+// the run stops, Wait returns the reason. Call Wait once.
 func (c *Calls) Wait() error {
 	op := c.op
 	if !c.busy.TryLock() {
@@ -143,8 +146,7 @@ func (c *Calls) Wait() error {
 	return errors.Join(errs...)
 }
 
-// Value returns what the call has returned: the same in the first run and in every later one. Call
-// it after Wait.
+// Value returns the outcome of the call, which is the same in every run. Call Value after Wait.
 func (v *Value[T]) Value() (T, error) {
 	var none T
 	op := v.calls.op
@@ -159,9 +161,9 @@ func (v *Value[T]) Value() (T, error) {
 	return haltOnPanic(op, v.call.step.name, func() (T, error) { return result[T](op, v.call.step, v.call.stored, v.call.err) })
 }
 
-// settle brings every call to an outcome, or stops the run: load the records, commit that the calls
-// are begun, make the calls, collect their outcomes. If a call has no outcome, the progress of all
-// calls is committed before the run stops.
+// settle brings every call to an outcome, or stops the run. It loads the records of the calls,
+// commits that the calls have begun, makes the calls, and collects their outcomes. If a call still
+// has no outcome, settle commits the progress of all calls before the run stops.
 func (c *Calls) settle() error {
 	op := c.op
 	for _, call := range c.calls {
@@ -176,7 +178,7 @@ func (c *Calls) settle() error {
 	for _, call := range c.unsettled() {
 		op.collect(call)
 	}
-	unwinds := false // a call was never sent, and is not made
+	unwinds := false // a call is not made, because the operation is being undone
 	for _, call := range c.calls {
 		call.panicked.rethrow(op, call.step.name)
 		switch {
@@ -200,10 +202,11 @@ func (c *Calls) unsettled() []*parallelCall {
 	return slices.DeleteFunc(slices.Clone(c.calls), func(call *parallelCall) bool { return !call.open })
 }
 
-// loadCall loads the record of a call. The call is then open, unless it has an outcome or the
-// operation unwinds. A call that older code made alone has its number of attempts in the row of the
-// operation. A call that has used up its attempts was parked: Retry begins to count anew, and
-// Cancel allows one more attempt.
+// loadCall loads the record of a call. It marks the call as open if the call has no outcome and may
+// still be made. The number of attempts is in the row of the call. If an older version of the code
+// made the call by Call, the number is in the row of the operation. If the call had used up its
+// attempts, the operation was parked: Retry then resets the number to 0, and Cancel allows one more
+// attempt.
 func (op *Op) loadCall(call *parallelCall) {
 	w, s := op.work, call.step
 	switch {
@@ -221,20 +224,20 @@ func (op *Op) loadCall(call *parallelCall) {
 	switch {
 	case s.recorded != nil && s.recorded.Value != nil:
 		call.tries = triesOf(s.recorded.Value)
-	case w.rowless == s.seq, w.at.Seq == 0 && w.at.Step == s.name: // older code has made it alone
+	case w.rowless == s.seq, w.at.Seq == 0 && w.at.Step == s.name: // an older version of the code made the call by Call
 		call.tries = w.at.Tries
 	}
 	switch {
 	case !call.isSpent():
 	case w.journal.canceled:
 		call.tries = call.policy.attempts - 1
-	case w.at.Tries == 0: // Retry has set it to 0
+	case w.at.Tries == 0: // Retry has set Tries to 0
 		call.tries, call.renewed = 0, true
 	}
 }
 
-// begin commits that the open calls are begun, before the first of them is made. If all of them are
-// recorded as begun, there is nothing to commit.
+// begin commits that the open calls have begun, before the first of them is made. If the record
+// says so already, begin commits nothing.
 func (c *Calls) begin() error {
 	op, open := c.op, c.unsettled()
 	fresh, now, tries := false, time.Now(), 0
@@ -245,7 +248,7 @@ func (c *Calls) begin() error {
 		switch {
 		case dated:
 			call.begunAt = op.work.clock.local(call.step.recorded.DueAt)
-		case call.doubt: // older code has made it alone
+		case call.doubt: // an older version of the code made the call by Call
 			call.begunAt = op.work.begunAt
 		}
 		if (!dated || call.renewed) && call.step.do != park {
@@ -261,9 +264,9 @@ func (c *Calls) begin() error {
 	return nil
 }
 
-// recordBegun adds to the next commit that a call is begun, since when, and how often it was tried.
-// If dated, the row has the time when the call was begun, and keeps it. Otherwise each process that
-// resumes the operation would extend the window of the call.
+// recordBegun adds a row to the next commit, which says that a call has begun, when, and how often
+// it was tried. If dated is true, the stored row has the time at which the call began, and keeps
+// it. A new time would extend the window of a Keyed call each time a process resumes the operation.
 func (op *Op) recordBegun(call *parallelCall, dated bool) {
 	r := op.record(call.step, db.StepBegun, triesValue(call.tries))
 	if call.doubt {
@@ -271,8 +274,8 @@ func (op *Op) recordBegun(call *parallelCall, dated bool) {
 	}
 }
 
-// make makes the open calls, and returns when all have ended. Each call has an Op and a work of its
-// own, with copies of the fields that an attempt changes.
+// make makes the open calls at the same time, and returns when all have ended. Each call has its
+// own Op and its own work, with copies of the fields that an attempt changes.
 func (c *Calls) make() {
 	var ended sync.WaitGroup
 	for _, call := range c.unsettled() {
@@ -287,7 +290,7 @@ func (c *Calls) make() {
 	ended.Wait()
 }
 
-// run makes one call, and keeps a panic of its function for Wait.
+// run makes one call. If the function of the call panics, run keeps the panic for Wait.
 func (p *parallelCall) run() {
 	returned := false
 	defer func() {
@@ -299,8 +302,8 @@ func (p *parallelCall) run() {
 	returned = true
 }
 
-// collect adds the outcome of a call to the next commit, if it has one. A call that has not happened
-// is not made if the operation unwinds.
+// collect adds the outcome of a call to the next commit, if the call has an outcome. If the call
+// has not happened and the operation is being undone, collect records that the call was not sent.
 func (op *Op) collect(call *parallelCall) {
 	if s := call.op.stopped; s != nil && s.kind == stopUnwound {
 		op.record(call.step, db.StepNotSent, nil)
@@ -314,8 +317,9 @@ func (op *Op) collect(call *parallelCall) {
 	}
 }
 
-// stop returns why calls have no outcome, or nil if all have one. The end of the run takes
-// precedence over a pause, and a pause over parking. If several calls park, their texts are joined.
+// stop returns why some calls have no outcome, or nil if all calls have one. If the calls have
+// different reasons, the end of the run comes before a pause, and a pause before parking. If
+// several calls park the operation, their texts are joined.
 func (c *Calls) stop() *stop {
 	var stops []*stop
 	for _, call := range c.unsettled() {
@@ -337,9 +341,9 @@ func (c *Calls) stop() *stop {
 	return &all
 }
 
-// suspend stops the run, and commits the progress of the calls: their outcomes, which of them were
-// never sent, and how often each was tried. If the commit fails, the calls without a recorded
-// outcome are in doubt for the next process.
+// suspend stops the run because of s, and commits the progress of the calls: their outcomes, which
+// calls were never sent, and how often each call was tried. If the commit fails, the calls without
+// a recorded outcome are in doubt for the next process.
 func (c *Calls) suspend(s *stop) error {
 	op, open := c.op, c.unsettled()
 	next, tries := time.Duration(math.MaxInt64), 0

@@ -12,18 +12,18 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// Policy says what may happen when the outcome of a call is in doubt, and how the call is retried.
-// A call is in doubt if its process died during an attempt, or if an attempt returned an error that
-// is neither Final nor NotSent: its answer may have been lost. Make a Policy by [Keyed] or [Asked],
-// or use [Once].
+// Policy says what happens when the outcome of a call is in doubt, and how the call is retried. A
+// call is in doubt if its process died during an attempt. It is also in doubt if an attempt
+// returned an error that is neither Final nor NotSent, because the answer may have been lost. Make
+// a Policy by [Keyed] or [Asked], or use [Once].
 type Policy struct {
-	window    time.Duration // Keyed: how long the other side knows a key
+	window    time.Duration // for Keyed: how long the other system stores a key
 	find      func(ctx context.Context, key string) (value any, done bool, err error)
 	once      bool
-	attempts  int           // the maximum; 0: no limit
-	timeout   time.Duration // of each attempt; 0: no limit
-	heartbeat time.Duration // the maximum between two beats; 0: no limit
-	min, max  time.Duration // of the backoff; 0: the defaults
+	attempts  int           // the maximum number of attempts; 0: no limit
+	timeout   time.Duration // the timeout of each attempt; 0: no limit
+	heartbeat time.Duration // the maximum time between two beats; 0: no limit
+	min, max  time.Duration // the bounds of the backoff; 0: the defaults
 	err       error         // why the policy cannot be used
 }
 
@@ -31,23 +31,23 @@ const (
 	defaultMinBackoff = 200 * time.Millisecond
 	defaultMaxBackoff = time.Minute
 
-	// A pause of longPause or more frees the caller or the worker.
+	// For a pause of longPause or more, the operation is released.
 	longPause = 5 * time.Second
 )
 
-// Keyed says that the other side recognizes a key for as long as window, and answers a second call
-// with the outcome of the first. A call in doubt is repeated under its key. After the window the
-// operation parks with ReasonCallInDoubt. The window counts from the commit before the first
-// attempt. Most providers promise 24 hours: take an hour less. A Final error also settles earlier
-// attempts.
+// Keyed is the policy for a system that stores each key for at least the duration window. The
+// system answers a repeated call with the outcome of the first call. A call in doubt is repeated
+// under its key. When the window has passed since the commit before the first attempt, the
+// operation parks with ReasonCallInDoubt instead. Most providers promise 24 hours: pass an hour
+// less. If a repeated call returns a Final error, the error settles the earlier attempts, too.
 func Keyed(window time.Duration) Policy {
 	return Policy{window: window, err: positive("Keyed", window, "window")}
 }
 
-// Asked says that the other side can be asked for the outcome of a key. find returns the value of a
-// call that has happened, with done. It returns done as false if the call has not happened and can
-// no longer happen. A Final error says that the other side has refused the call. Any other error
-// says that the outcome is still in doubt: find is called again after the backoff.
+// Asked is the policy for a system that can be asked for the outcome of a key. If the call has
+// happened, find returns its value, and done is true. If the call has not happened and can no
+// longer happen, done is false. A Final error says that the other system has refused the call.
+// After any other error the outcome is still in doubt, and find is called again after the backoff.
 func Asked[T any](find func(ctx context.Context, key string) (value T, done bool, err error)) Policy {
 	if find == nil {
 		return Policy{err: errors.New("operation: Asked(nil): find is missing")}
@@ -58,29 +58,32 @@ func Asked[T any](find func(ctx context.Context, key string) (value T, done bool
 	}}
 }
 
-// Once says that a call must not be made twice. If its outcome is in doubt the operation parks with
-// ReasonCallInDoubt. An attempt that was NotSent may be followed by another one.
+// Once is the policy for a call that must not be made twice. If the outcome of an attempt is in
+// doubt, the operation parks with ReasonCallInDoubt. After an attempt that was NotSent, another one
+// may follow.
 var Once = Policy{once: true}
 
-// WithMaxAttempts limits how often a call is tried, across callers and processes. After the last
-// attempt the operation parks with ReasonAttemptsExhausted. If the call is known not to have
-// happened, the function gets the last error instead, as a Final. There is no limit by default.
+// WithMaxAttempts limits how often a call is tried, by all callers and processes together. If the
+// last attempt fails, the operation parks with ReasonAttemptsExhausted. If the call is known not to
+// have happened, the function gets the last error as a Final error instead. There is no limit by
+// default.
 func (p Policy) WithMaxAttempts(n int) Policy {
 	p.attempts, p.err = n, cmp.Or(positive("WithMaxAttempts", n, "number"), p.err)
 	return p
 }
 
-// WithAttemptTimeout limits the duration of each attempt, and of each question of an Asked call. An
-// attempt that fails because of it is in doubt. There is no limit by default. With Keyed it must be
-// shorter than the window.
+// WithAttemptTimeout limits the duration of each attempt, and of each call of the find function of
+// Asked. An attempt that fails because of the timeout is in doubt. With Keyed, the timeout must be
+// shorter than the window. There is no timeout by default.
 func (p Policy) WithAttemptTimeout(d time.Duration) Policy {
 	p.timeout, p.err = d, cmp.Or(positive("WithAttemptTimeout", d, "timeout"), p.err)
 	return p
 }
 
-// WithBackoff sets the bounds of the pauses between attempts. The first pause is a random duration
-// up to min. The upper limit doubles with each attempt, up to max. A pause of 5 seconds or more
-// frees the caller or the worker. The defaults are 200 milliseconds and a minute.
+// WithBackoff sets the bounds of the pauses between attempts. Each pause has a random duration
+// below a limit. The limit is min after the first attempt. It doubles with each attempt, up to max.
+// For a pause of 5 seconds or more the operation is released, and occupies no worker. The defaults
+// are 200 milliseconds and a minute.
 func (p Policy) WithBackoff(min, max time.Duration) Policy {
 	if p.min, p.max = min, max; min <= 0 || max < min {
 		p.err = fmt.Errorf("operation: WithBackoff(%v, %v): min must be positive, and max at least min", min, max)
@@ -88,10 +91,10 @@ func (p Policy) WithBackoff(min, max time.Duration) Policy {
 	return p
 }
 
-// WithHeartbeat limits the time between two calls of [Beat] by the function of a call. If no beat
-// comes for d, the context of the attempt ends with the cause ErrNoBeat, and the attempt is in
-// doubt. The find of an Asked call need not beat. There is no limit by default. With Keyed it must
-// be shorter than the window.
+// WithHeartbeat limits the time between two calls of [Beat] by the function of a call. If Beat is
+// not called for d, the context of the attempt ends with the cause ErrNoBeat, and the attempt is in
+// doubt. The find function of Asked need not call Beat. With Keyed, d must be shorter than the
+// window. There is no limit by default.
 func (p Policy) WithHeartbeat(d time.Duration) Policy {
 	p.heartbeat, p.err = d, cmp.Or(positive("WithHeartbeat", d, "time between two beats"), p.err)
 	return p
@@ -141,7 +144,8 @@ func storedWindow(policy string) time.Duration {
 	return window
 }
 
-// backoff returns the pause after an attempt: a random duration of at least a tenth of min.
+// backoff returns the pause after the attempt of the given number. The pause is random, and at
+// least a tenth of min.
 func (p *Policy) backoff(attempt int) time.Duration {
 	first, highest := p.min, p.max
 	if first == 0 {
@@ -154,7 +158,7 @@ func (p *Policy) backoff(attempt int) time.Duration {
 	return max(rand.N(limit), first/10)
 }
 
-// bounded returns the context of an attempt, or of a question of an Asked call, with its timeout.
+// bounded returns a context with the attempt timeout, for an attempt or for a call of find.
 func (p *Policy) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if p.timeout > 0 {
 		return context.WithTimeout(ctx, p.timeout)
@@ -174,7 +178,7 @@ func Beat(ctx context.Context) {
 	}
 }
 
-// beatKey is the key, in the context of an attempt, of the function that restarts its heartbeat.
+// beatKey is the context key of the function by which Beat restarts the timer of the heartbeat.
 type beatKey struct{}
 
 // watched returns the context of an attempt with its timeout and its heartbeat.

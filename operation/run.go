@@ -16,9 +16,9 @@ import (
 )
 
 // run runs the function until the operation has ended or is released. tx is the transaction that
-// has claimed the key, if nothing is committed yet. After a transient error of the database it
-// claims the operation again, and repeats the function from the record, as often as the options of
-// the call allow.
+// has claimed the key, or nil if something is committed already. After a transient database error,
+// run claims the operation again and runs the function from the record. The number of such runs is
+// limited by idem.WithRetries.
 func (w *work) run(ctx context.Context, tx *txn.Tx) bridge.Ending {
 	w.checkAfter = map[int]bool{}
 	if w.unsent == nil {
@@ -48,14 +48,14 @@ func (w *work) run(ctx context.Context, tx *txn.Tx) bridge.Ending {
 	}
 }
 
-// runOnce runs the function once.
+// runOnce runs the function once, and ends the run.
 func (w *work) runOnce(ctx context.Context, tx *txn.Tx) (op *Op, end bridge.Ending) {
 	op = &Op{work: w, tx: tx, occurrences: map[string]int{}}
 	op.ctx, op.cancel = context.WithCancelCause(ctx)
 	defer op.cancel(nil)
 	returned := false
 	defer func() {
-		if !returned { // the function, or an undo, has panicked, or ended its goroutine
+		if !returned { // the function or an undo has panicked, or has ended its goroutine
 			op.over = true
 			w.releaseAfterPanic(op)
 		}
@@ -77,8 +77,8 @@ func (w *work) runOnce(ctx context.Context, tx *txn.Tx) (op *Op, end bridge.Endi
 var errPanicked = errors.New("operation: the function has panicked")
 
 // releaseAfterPanic releases an operation whose function or undo has panicked. The panic continues
-// afterwards. If the operation was canceled, and the panic came before an undo began, the failing
-// run counts: the operation may unwind or park.
+// afterwards. If the operation was canceled and no undo had begun, the run counts as a failed run
+// of a canceled operation. After too many failed runs the operation is undone or parks.
 func (w *work) releaseAfterPanic(op *Op) {
 	op.rollBack(nil)
 	defer func() { // even if an undo panics below, or the run is to be repeated
@@ -94,10 +94,10 @@ func (w *work) releaseAfterPanic(op *Op) {
 	op.end(idem.Response{}, errPanicked)
 }
 
-// restart claims the operation again, and reloads its record. It returns false, and the ending of
-// the run, if another process has claimed the operation meanwhile or the caller has left. If the
-// outcome of an outside call is not recorded yet, restart claims the operation even after the
-// caller has left, so that the release can record the outcome.
+// restart claims the operation again, and reloads its record. If another process has claimed the
+// operation meanwhile, or the caller has left, restart returns the ending of the run and false. If
+// the outcome of a call is not recorded yet, restart claims the operation even after the caller has
+// left. The release then records the outcome.
 func (w *work) restart(ctx context.Context) (bridge.Ending, bool) {
 	at := w.at
 	w.leaveUnreleased(bridge.Ending{})
@@ -125,19 +125,19 @@ func (w *work) restart(ctx context.Context) (bridge.Ending, bool) {
 	return end, true
 }
 
-// claimed is a claimed operation with its rows.
+// claimed is an operation that this process has claimed, with the rows of its steps.
 type claimed struct {
 	db.Taken
 	rows []db.Step
 }
 
-// claim claims the operation if no other process owns it. Otherwise it returns nil, and the ending
-// that says why; the instance is released.
+// claim claims the operation if no other process owns it. Otherwise it releases the instance, and
+// returns nil and an ending that says why.
 //
-// The operation is reserved in this process first, so that no other goroutine works on it. The
-// first statement does not claim a suspect, which is an operation that may have killed its
-// processes. A second statement claims the suspect if this process can take the turn, which one
-// suspect holds at a time.
+// claim first reserves the operation in this process, so that no other goroutine works on it. A
+// suspect is an operation that may have killed the processes that worked on it. The first statement
+// does not claim a suspect. If no other suspect of this process has the turn, a second statement
+// claims the suspect.
 func (w *work) claim(ctx context.Context, engine *txn.Engine) (*claimed, bridge.Ending) {
 	instance, err := presence.Adopt(ctx, engine)
 	if err != nil {
@@ -155,7 +155,7 @@ func (w *work) claim(ctx context.Context, engine *txn.Engine) (*claimed, bridge.
 	switch {
 	case err != nil:
 		return nil, w.releaseInstance(w.queryFailed(ctx, err))
-	case !reserved: // another goroutine of this process works on it
+	case !reserved: // another goroutine of this process works on the operation
 		return nil, w.releaseInstance(bridge.Ending{Outcome: bridge.InProgress})
 	}
 	err = engine.Requery(ctx, &take, &steps, &show)
@@ -187,8 +187,8 @@ func (w *work) runClaimed(ctx context.Context, t *claimed) bridge.Ending {
 	return w.run(ctx, nil)
 }
 
-// runWith is runClaimed for an operation that no call of Do waits for. The options are those of its
-// caller or Worker, and were checked before.
+// runWith is runClaimed for an operation that no call of Do waits for. The options of the Worker or
+// of Resume were checked before.
 func (w *work) runWith(ctx context.Context, pool *pgxpool.Pool, opts []idem.Option, t *claimed) bridge.Ending {
 	execution, err := idemCalls.Execution(pool, t.Scope, t.Key, t.Hash, t.TTL, opts)
 	if err != nil {
@@ -198,9 +198,9 @@ func (w *work) runWith(ctx context.Context, pool *pgxpool.Pool, opts []idem.Opti
 	return w.runClaimed(ctx, t)
 }
 
-// loadClaimed loads the record of a claimed operation. It returns false, and the ending of the
-// call, if the operation cannot be run: its record does not open, it belongs to another definition,
-// or too many of its processes have died.
+// loadClaimed loads the record of a claimed operation. If the operation cannot be run, it returns
+// the ending of the call and false: the record cannot be decrypted, the operation belongs to
+// another definition, or too many of its processes have died.
 func (w *work) loadClaimed(ctx context.Context, t *claimed) (bridge.Ending, bool) {
 	err := w.load(t)
 	switch {
@@ -219,8 +219,8 @@ func (w *work) loadClaimed(ctx context.Context, t *claimed) (bridge.Ending, bool
 	return w.parkAs(ctx, parked(step, ReasonTooManyDeaths, "%s: the operation may be what kills them; Retry with code that does not, or Cancel", text)), false
 }
 
-// load sets the fields of w from the record. If another process had the operation since this work
-// claimed it, what this process knows about unsent calls no longer holds.
+// load sets the fields of w from the record. If another process has owned the operation since the
+// last claim of w, that process may have sent calls, and load empties w.unsent.
 func (w *work) load(t *claimed) (err error) {
 	if w.epoch+1 != t.Epoch {
 		w.unsent = map[int]bool{}
@@ -269,7 +269,7 @@ func (w *work) unclaimed(show *db.ShowOperation) bridge.Ending {
 		}}
 	case show.State == db.OperationUndone && show.Canceled:
 		return failedWith(ErrCanceled)
-	case show.State == db.OperationUndone && w.endError != nil: // this work has ended it, by a COMMIT that was not acknowledged
+	case show.State == db.OperationUndone && w.endError != nil: // this process has ended the operation by a COMMIT that was not acknowledged
 		return failedWith(w.endError)
 	case show.State == db.OperationUndone:
 		return bridge.Ending{Outcome: bridge.Undone}

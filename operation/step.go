@@ -34,8 +34,9 @@ func (op *Op) enter(r request) (*step, error) {
 	return s, nil
 }
 
-// ask takes the next position for a step, and decides what to do about the step. An outcome that
-// this process knows and has not recorded yet counts as recorded: it joins the next commit.
+// ask gives a step the next position, and decides what to do about the step. An earlier run in this
+// process may know the outcome of a call that it could not record. ask then adds the outcome to the
+// next commit, and treats it as recorded.
 func (op *Op) ask(r request) (*step, error) {
 	if op.over {
 		return nil, fmt.Errorf("%w: step %q", ErrMisused, r.name)
@@ -62,8 +63,8 @@ func (op *Op) ask(r request) (*step, error) {
 	return s, nil
 }
 
-// follow stops the run if the decision says so. A Replay also stops at a step without a recorded
-// outcome, because how the function continues depends on that outcome.
+// follow stops the run if the decision says so. Replay also stops at a step without a recorded
+// outcome, because the outcome determines how the function continues.
 func (op *Op) follow(d decision) error {
 	switch {
 	case d.do == unwind:
@@ -76,8 +77,9 @@ func (op *Op) follow(d decision) error {
 	return nil
 }
 
-// numbered returns the name of a step, with "#2" and so on if the function uses the name again. An
-// undo has the name of its step, so the steps that may have undos share one count for all kinds.
+// numbered returns the name of a step. If the function has used the name before, numbered adds
+// "#2", "#3" and so on. The row of an undo has the name of its step, so the kinds of steps that may
+// have undos are counted together.
 func (op *Op) numbered(kind db.StepKind, name string) string {
 	used := name
 	if kind == db.SleepStep || kind == db.AwaitStep {
@@ -90,7 +92,7 @@ func (op *Op) numbered(kind db.StepKind, name string) string {
 	return name
 }
 
-// takeStep runs do for a step that was entered, and ends the step.
+// takeStep runs do for a step that enter has begun, and ends the step.
 func takeStep[T any](op *Op, name string, do func() (T, error)) (T, error) {
 	defer op.taking.Unlock()
 	value, err := haltOnPanic(op, name, do)
@@ -106,7 +108,7 @@ func (op *Op) stepEnded() {
 }
 
 // haltOnPanic runs do. If do panics or ends its goroutine, the run takes no further step, even if
-// the function recovers: it cannot know what a call in doubt or a half-done Tx has done.
+// the function recovers. The function cannot know what an interrupted call or Tx has done.
 func haltOnPanic[T any](op *Op, name string, do func() (T, error)) (T, error) {
 	returned := false
 	defer func() {
@@ -119,7 +121,8 @@ func haltOnPanic[T any](op *Op, name string, do func() (T, error)) (T, error) {
 	return value, err
 }
 
-// recoveredError is why a run takes no further step after a step has panicked.
+// recoveredError is the error of all further steps after a step has panicked and the function has
+// recovered.
 func recoveredError(name string) error {
 	return fmt.Errorf("operation: step %q has panicked, and the function has recovered: another run finds out what the step has done", name)
 }
@@ -130,7 +133,8 @@ type callPanic struct {
 	stack []byte
 }
 
-// rethrow panics in the goroutine of the operation's function, or ends it. On nil it does nothing.
+// rethrow repeats the panic in the goroutine of the operation's function, or ends that goroutine if
+// there is no panic value. On nil it does nothing.
 func (p *callPanic) rethrow(op *Op, name string) {
 	if p == nil {
 		return
@@ -145,9 +149,9 @@ func (p *callPanic) rethrow(op *Op, name string) {
 	panic(fmt.Sprintf("operation: step %q has panicked: %v\n\n%s", name, p.value, p.stack))
 }
 
-// unrecordedOutcome returns the outcome of a call that an earlier run in this process made, and
-// that is not recorded yet. It returns nil if there is none, or if another process has recorded an
-// outcome since.
+// unrecordedOutcome returns the outcome of the call s if an earlier run in this process has made
+// the call and could not record the outcome. It returns nil if there is no such outcome, or if
+// another process has recorded one.
 func (w *work) unrecordedOutcome(s *step) *db.Step {
 	if w.journal.rows[s.seq].Outcome != db.StepBegun {
 		return nil
@@ -158,8 +162,9 @@ func (w *work) unrecordedOutcome(s *step) *db.Step {
 	return nil
 }
 
-// record adds the outcome of a step to the next commit. It replaces a pending row of the same
-// position. If the step is known to have no row in idem.steps yet, an INSERT suffices.
+// record adds the outcome of a step to the next commit, or replaces the pending row at the position
+// of the step. If the step surely has no row in idem.steps yet, the commit uses an INSERT, which
+// costs less than an upsert.
 func (op *Op) record(s *step, outcome db.StepOutcome, value []byte) *db.RecordStep {
 	_, recorded := op.work.journal.rows[s.seq]
 	r := db.RecordStep{
@@ -232,36 +237,36 @@ func result[T any](op *Op, s *step, stored []byte, err error) (T, error) {
 	return value, nil
 }
 
-// None is the value of a step that has none.
+// None is the type of the value of a step that has no value.
 type None = struct{}
 
-// Undo undoes a step whose value is a T. It is made by [UndoTx] or [UndoCall], and is an argument
-// of the step that it undoes:
+// Undo reverses a step whose value is a T. [UndoTx] and [UndoCall] return an Undo, which is an
+// argument of the step:
 //
-//   - It runs if and only if its step is recorded as done and the operation ends in idem.Reject, in
-//     a Final error, or by Cancel. A step that has failed, that was rolled back or that never ran
-//     is not undone.
-//   - Undos run in the reverse order of their steps, and several of one step in the reverse of
-//     their order. Each is recorded, and runs once.
+//   - An undo runs if and only if its step is recorded as done and the operation ends in
+//     idem.Reject, in a Final error, or by Cancel. It does not run if the step has failed, was
+//     rolled back or never ran.
+//   - Undos run in the reverse order of their steps. Several undos of one step also run in reverse
+//     order. Each undo is recorded, and runs once.
 //   - Before the first undo runs, each call in doubt is settled as its Policy says, or the
 //     operation parks.
-//   - A step that is done and has no undo stays: Status.Kept lists it.
-//   - An undo that fails for good parks the operation. Status.Undos lists the undos that are still
+//   - A done step without an undo keeps its effect: Status.Kept lists the step.
+//   - If an undo fails for good, the operation parks. Status.Undos lists the undos that are still
 //     to run.
-//   - The code of an undo is that of the running release, and it gets the recorded value of its
-//     step.
+//   - An undo runs with the code of the current release, and gets the recorded value of its step.
 type Undo[T any] struct {
-	policy *Policy // of an UndoCall
+	policy *Policy // the policy of an UndoCall; nil for an UndoTx
 	tx     func(tx pgx.Tx, done T) error
 	call   func(ctx context.Context, key string, done T) error
 }
 
-// UndoTx returns an undo in Postgres. Neighboring UndoTx share a transaction. If fn returns an
+// UndoTx returns an undo in Postgres. Consecutive UndoTx share a transaction. If fn returns an
 // error that is not transient, the operation parks with ReasonUndoFailed.
 func UndoTx[T any](fn func(tx pgx.Tx, done T) error) Undo[T] { return Undo[T]{tx: fn} }
 
-// UndoCall returns an undo outside of Postgres: a refund for a charge. It is made as a Call is,
-// under a key of its own. If fn returns a Final error, the operation parks with ReasonUndoFailed.
+// UndoCall returns an undo outside of Postgres, such as a refund for a charge. The undo is made
+// like a Call, under a key of its own. If fn returns a Final error, the operation parks with
+// ReasonUndoFailed.
 func UndoCall[T any](policy Policy, fn func(ctx context.Context, key string, done T) error) Undo[T] {
 	return Undo[T]{policy: &policy, call: fn}
 }
@@ -279,8 +284,8 @@ func checkUndos[T any](undos []Undo[T]) error {
 	return nil
 }
 
-// planUndos keeps the undos of a done step for the case that the operation unwinds. value decodes
-// the value of the step anew, so that an undo does not see changes that the function made to it.
+// planUndos keeps the undos of a done step, in case the operation is undone. value decodes the
+// value of the step for each undo, because the function may have changed the value that it got.
 func planUndos[T any](op *Op, s *step, undos []Undo[T], value func() (T, error)) {
 	for i := range undos {
 		u := &undos[i]
@@ -296,19 +301,20 @@ func planUndos[T any](op *Op, s *step, undos []Undo[T], value func() (T, error))
 }
 
 // Tx takes a step in Postgres: the writes of do through tx are committed together with the value of
-// the step. Neighboring Tx share a transaction. It is committed before a Call, a Sleep, an Await or
-// a Child, with the answer of the operation, or by Checkpoint. It is rolled back if the operation
-// ends in a rejection or an error before that. The rules for the fn of idem.Do hold for do. If do
-// ends the transaction itself, the operation parks, unless nothing of it is committed yet.
+// the step. Consecutive Tx steps share a transaction. The transaction is committed before a Call, a
+// Sleep, an Await or a Child, with the answer of the operation, or by Checkpoint. If the operation
+// ends in a rejection or an error before that, the transaction is rolled back. The function do has
+// to follow the rules for the fn of idem.Do. If do commits or rolls back the transaction itself,
+// the operation parks. If nothing of the operation is committed yet, the call fails instead.
 //
-// If do returns an error, its writes are rolled back, the writes of earlier steps stay, and the
-// function gets the error. A constraint that is deferred to the COMMIT may fail there. Then the
-// function is run again, and the last Tx after which the constraint does not hold returns the
-// error. In the first transaction of an operation such an error rolls back everything, as with
-// idem.Do. After a transient error, such as a deadlock or a lost connection, the function is run
-// again and does not see the error.
+// If do returns an error, its writes are rolled back, the writes of earlier steps stay, and Tx
+// returns the error. A deferred constraint may fail at COMMIT. The function then runs again, and
+// the last Tx after which the constraint does not hold returns the error. In the first transaction
+// of an operation, the error of a deferred constraint rolls back everything, as with idem.Do. After
+// a transient error, such as a deadlock or a lost connection, the function runs again and does not
+// see the error.
 //
-// Each undo undoes the step: see [Undo].
+// Each undo reverses the step if the operation is undone: see [Undo].
 func Tx[T any](op *Op, name string, do func(tx pgx.Tx) (T, error), undo ...Undo[T]) (T, error) {
 	var none T
 	s, err := op.enter(request{kind: db.TxStep, name: name, undos: len(undo), invalid: checkUndos(undo)})
@@ -345,8 +351,8 @@ func Exec(op *Op, name string, do func(tx pgx.Tx) error, undo ...Undo[None]) err
 	return err
 }
 
-// inTx runs a step, or an undo, in the transaction of the run. After a Tx in work.checkAfter it
-// also checks the deferred constraints, so that this step gets their error: see attribute.
+// inTx runs a step or an undo in the transaction of the run. If attribute has put the step into
+// work.checkAfter, inTx also checks the deferred constraints, so that the step gets their error.
 func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error)) error {
 	if err := op.ensureTx(); err != nil {
 		return err
@@ -370,9 +376,9 @@ func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error)) error {
 	return nil
 }
 
-// rollBackStep rolls back to the savepoint before a step that has returned err, and records the
-// failure. If it is not enough to roll back the step, the run stops: the transaction may have
-// ended, or the server may have refused it with a serialization failure.
+// rollBackStep rolls back to the savepoint before a step that has returned err, and records err as
+// the outcome of the step. If the whole transaction is lost, the run stops instead: the transaction
+// may have ended, or the server may have refused it with a serialization failure.
 func (op *Op) rollBackStep(s *step, err error) error {
 	switch {
 	case errors.Is(err, idem.ErrTxEnded):
@@ -402,19 +408,20 @@ func (op *Op) rollBackStep(s *step, err error) error {
 	return seen
 }
 
-// Changed reports which code an operation follows whose code has changed while it was in progress.
-// It returns false if the operation passed this point before the change. Otherwise it returns true,
-// from then on and in every run:
+// Changed reports whether an operation follows new code, if its code has changed while the
+// operation was in progress. Changed returns false if the operation passed this point before the
+// change. Otherwise it returns true, and also returns true in every later run:
 //
 //	if op.Changed("fraud check") {
 //		… = operation.Call(op, "fraud check", …)
 //	}
 //
-// A call that was begun and has no outcome is recorded: Changed returns false in front of it.
+// If the old code has begun the call that comes next, the operation has passed this point, and
+// Changed returns false. This is so even if the call has no outcome yet.
 //
-// Changed cannot return an error. With an invalid name, from two goroutines at once or inside of a
-// step it ends the run: no further step is taken, and whatever the function returns, the error is
-// ErrInvalidName or ErrMisused.
+// Changed cannot return an error. If the name is invalid, or if Changed is called from two
+// goroutines at once or inside of a step, it stops the run. No further step is taken. Whatever the
+// function returns, the error of the call is then ErrInvalidName or ErrMisused.
 func (op *Op) Changed(name string) bool {
 	if !op.taking.TryLock() {
 		_ = op.misuse("Changed(%.200q) while a step is taken", name)
@@ -450,8 +457,8 @@ func (op *Op) Changed(name string) bool {
 	return true
 }
 
-// observeStep reports a step, or an attempt at one, to the observer. A repeated name is reported
-// without its number.
+// observeStep reports a step, or an attempt at a step, to the observer. It leaves out the suffix of
+// a repeated name, such as "#2".
 func (w *work) observeStep(ctx context.Context, s *step, began time.Time, err error, unknown bool) {
 	name, _, _ := strings.Cut(s.name, "#")
 	w.execution.StepTaken(ctx, bridge.Step{

@@ -25,12 +25,12 @@ var (
 	// ErrUnknownOperation is the error for an id that no operation has.
 	ErrUnknownOperation = errors.New("operation: no such operation")
 
-	// ErrInvalidName is the error for the name of an operation, a step or a signal that is not 1 to
-	// 200 bytes of valid UTF-8 without control characters and without "#".
+	// ErrInvalidName is the error for an invalid name of an operation, a step or a signal. A valid
+	// name has 1 to 200 bytes of UTF-8, no control characters and no "#".
 	ErrInvalidName = errors.New("operation: invalid name")
 
-	// ErrValueTooLarge is the error for an input or a value of a step that is above 1 MiB once it
-	// is encoded.
+	// ErrValueTooLarge is the error for an input, a signal or a value of a step that has more than
+	// 1 MiB after encoding.
 	ErrValueTooLarge = errors.New("operation: the value is too large")
 )
 
@@ -39,8 +39,8 @@ const (
 	maxName  = 200
 )
 
-// Codec says how inputs and values of steps are stored. Decode gets the output of Encode, maybe
-// that of an older program.
+// Codec encodes inputs and values of steps for the database. Decode may also get the output of
+// Encode from an older version of the program.
 type Codec interface {
 	Encode(value any) ([]byte, error)
 	Decode(stored []byte, value any) error
@@ -50,8 +50,8 @@ type jsonCodec struct{}
 
 func (jsonCodec) Encode(value any) ([]byte, error) { return json.Marshal(value) }
 
-// Decode decodes a number into an interface as a json.Number. A float64 would silently change
-// numbers above 2^53.
+// Decode returns a json.Number for a number in a value of an interface type. A float64 would
+// silently change numbers above 2^53.
 func (jsonCodec) Decode(stored []byte, value any) error {
 	d := json.NewDecoder(bytes.NewReader(stored))
 	d.UseNumber()
@@ -64,8 +64,8 @@ func (jsonCodec) Decode(stored []byte, value any) error {
 	return nil
 }
 
-// encode returns a value as it is stored, and as the function sees it. It fails if the stored form
-// does not decode, so that such a value is never committed.
+// encode returns a value in its stored form, and as the function sees it after decoding. It fails
+// if the stored form does not decode, so that such a value is never committed.
 func encode[T any](codec Codec, value T) (stored []byte, shown T, err error) {
 	if stored, err = codec.Encode(value); err != nil {
 		return nil, shown, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", value, err)
@@ -88,8 +88,8 @@ func decode[T any](codec Codec, stored []byte) (value T, err error) {
 	return value, nil
 }
 
-// checkName returns an error if a name is invalid. "#" is reserved: it marks the second use of a
-// name.
+// checkName returns an error if a name is invalid. "#" is reserved for the suffix of a repeated
+// name, such as "#2".
 func checkName(name string) error {
 	switch {
 	case name == "":
@@ -102,8 +102,9 @@ func checkName(name string) error {
 	return nil
 }
 
-// seal returns a value as it is stored. bound is what the sealed value is bound to. A panic of the
-// Sealer becomes an error.
+// seal returns a value in its stored form, encrypted if there is a Sealer. The stored value can
+// only be opened with the same bound, which names its place in the database. A panic of the Sealer
+// becomes an error.
 func seal(s db.Sealer, plain, bound []byte) (stored []byte, err error) {
 	defer recoverSealer(&err)
 	stored, err = db.SealValue(s, plain, bound)
@@ -115,7 +116,8 @@ func seal(s db.Sealer, plain, bound []byte) (stored []byte, err error) {
 
 var errSealing = errors.New("operation: the Sealer has failed")
 
-// open returns the value that seal was given. A panic of the Sealer becomes an error.
+// open returns the plain value from its stored form. bound must be the one that seal got. A panic
+// of the Sealer becomes an error.
 func open(s db.Sealer, stored, bound []byte) (plain []byte, err error) {
 	defer recoverSealer(&err)
 	plain, err = db.OpenValue(s, stored, bound)
@@ -125,8 +127,8 @@ func open(s db.Sealer, stored, bound []byte) (plain []byte, err error) {
 	return plain, nil
 }
 
-// recoverSealer makes an error of a panic of a Sealer. The text leaves out the value of the panic,
-// which may be a secret, unless it is a runtime.Error.
+// recoverSealer turns a panic of a Sealer into an error. The text of the error has the panic value
+// only if it is a runtime.Error, because any other value may be secret.
 func recoverSealer(err *error) {
 	switch value := recover().(type) {
 	case nil:
@@ -137,14 +139,15 @@ func recoverSealer(err *error) {
 	}
 }
 
-// keyTag is a prefix of the hashed text. It must never change: other systems hold the keys.
+// keyTag is the beginning of the text whose hash is the key of a call. It must never change,
+// because other systems store such keys.
 const keyTag = "idem.operation.key/1\n"
 
 // keyLength is the number of characters of a derived key: 160 bits.
 const keyLength = 32
 
-// derivedKey returns the key of a call at the other side. It is the same in every attempt and in
-// every process.
+// derivedKey returns the key under which a call is made in the other system. The key is the same in
+// every attempt and in every process.
 func derivedKey(operationID string, kind db.StepKind, name string) string {
 	h := sha256.New()
 	h.Write([]byte(keyTag))
@@ -159,12 +162,12 @@ func derivedKey(operationID string, kind db.StepKind, name string) string {
 
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// childTag is the beginning of the text whose hash is the id of a child. It must never change: a
-// waiting parent finds its child by the id.
+// childTag is the beginning of the text whose hash is the id of a child. It must never change,
+// because a waiting parent computes the id of its child again.
 const childTag = "idem.operation.child/1\n"
 
-// ChildID returns the id of the operation that a Child has begun. step is the name of the Child in
-// its parent, as in a StepStatus.
+// ChildID returns the id of the operation that a Child step has begun. operationID is the id of the
+// parent. step is the name of the Child step, as in a StepStatus.
 func ChildID(operationID, step string) string {
 	key := sha256.Sum256([]byte(childTag + operationID + "\n" + step))
 	id := pgtype.UUID{Valid: true}

@@ -16,10 +16,10 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Sleep pauses the operation for d. It commits all earlier steps first. From then the pause counts
-// by the database's clock. During a pause of more than 5 seconds the operation holds no connection,
-// and neither the caller nor a worker waits. If no process runs when the pause ends, the operation
-// continues when a process does.
+// Sleep pauses the operation for d. It commits all earlier steps first. The pause starts with this
+// commit, and counts by the database's clock. During a pause of more than 5 seconds the operation
+// is released: it occupies no connection and no worker. If no process runs when the pause ends, the
+// operation continues as soon as a process runs.
 func Sleep(op *Op, name string, d time.Duration) error {
 	s, err := op.enter(request{kind: db.SleepStep, name: name})
 	if err != nil {
@@ -45,8 +45,9 @@ func (op *Op) recordPause(s *step, d time.Duration) {
 	op.record(s, db.StepWaiting, nil).Pause = max(d, 0)
 }
 
-// pause waits until a pause is over. A short pause is spent in memory, once it is recorded. A long
-// pause suspends the operation: its commit releases it, and a process resumes it when it is due.
+// pause waits until a pause has ended. A short pause is recorded, and then the process sleeps. A
+// long pause suspends the operation: the commit of the pause releases it, and a process resumes it
+// when it is due.
 func (op *Op) pause(s *step, d time.Duration, recorded bool) error {
 	if d > longPause {
 		return op.suspend(commit{at: s.position(d)})
@@ -62,11 +63,11 @@ func (op *Op) pause(s *step, d time.Duration, recorded bool) error {
 	return nil
 }
 
-// Await waits for a signal: a webhook, a person's approval. It returns the first value that was
-// sent under the name, even if it was sent before the Await. If nothing was sent within timeout, by
-// the database's clock, it returns ErrTimeout. A signal of a transaction must be committed by then.
-// Meanwhile the operation holds no connection, and neither the caller nor a worker waits. An
-// operation awaits a name once.
+// Await waits for a signal, such as a webhook or the approval of a person. It returns the first
+// value that was sent under the name, even if the value was sent before the Await. If nothing was
+// sent within timeout, by the database's clock, Await returns ErrTimeout. A signal that is sent in
+// a transaction must also be committed within timeout. While the operation waits, it occupies no
+// connection and no worker. An operation can await each name once.
 func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 	var none T
 	s, err := op.enter(request{kind: db.AwaitStep, name: name})
@@ -96,10 +97,10 @@ func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 // maxSignalRuns limits how often Signal repeats its statement after a serialization failure.
 const maxSignalRuns = 10
 
-// await returns the value of a signal. If there is none yet, it suspends the operation until the
-// timeout. Sending the signal makes the operation due, also if it is sent before the suspension.
-// The remaining time is computed before the signal is read, so that a signal sent in between is not
-// lost.
+// await returns the value of a signal. If the signal was not sent yet, await suspends the operation
+// until the timeout. A signal that is sent meanwhile makes the operation due, even if it is sent
+// before the commit of the suspension. await computes the remaining time before it reads the
+// signal. Otherwise it could miss a signal that is sent after the read and before the timeout.
 func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 	if s.do == replay {
 		return op.replay(s)
@@ -153,20 +154,21 @@ func (op *Op) readSignal(signal *db.ReadSignal) error {
 	return nil
 }
 
-// Signal sends a value to an operation that awaits it, or will. The first signal of a name counts.
-// Later ones are dropped, as are signals to an operation that has ended. conn is a pool, or a
-// transaction that the signal becomes part of. Values are JSON.
+// Signal sends a value to an operation, which receives the value by Await, now or later. The first
+// signal of a name counts, and later signals of the name are dropped. Signals to an operation that
+// has ended are dropped, too. conn is a pool, or a transaction that commits the signal. The value
+// is stored as JSON.
 //
-// If the first signal has parked the operation, because it does not decode into the type of the
-// Await, another signal replaces it, and counts as sent when the first one was. Send it, and then
-// Retry the operation.
+// If the first signal does not decode into the type of the Await, the operation parks. Another
+// signal of the same name then replaces the first, and counts as sent when the first was sent. Send
+// the new signal, and then Retry the operation.
 //
-// Of the options only idem.WithSealer matters: pass the Sealer of the operation. Without one, a
-// Signal to a sealed operation that has not ended returns ErrUnsealed.
+// Of the options only idem.WithSealer has an effect: pass the Sealer of the operation. Without a
+// Sealer, Signal returns ErrUnsealed if the operation is sealed and has not ended.
 //
-// If transactions are serializable by default, the database may refuse the statement with 40001.
-// With a pool, Signal sends it again. In a transaction it returns the error, and the caller has to
-// run the transaction again.
+// If transactions are serializable by default, the database may refuse the statement with SQLSTATE
+// 40001. If conn is a pool, Signal sends the statement again. If conn is a transaction, Signal
+// returns the error, and the caller has to run the transaction again.
 func Signal(ctx context.Context, conn interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, id, name string, value any, opts ...idem.Option) error {
@@ -212,22 +214,22 @@ func Signal(ctx context.Context, conn interface {
 	return nil
 }
 
-// Child begins an operation of another definition, and returns its answer. The commit that begins
-// the child also records that this operation awaits it. Meanwhile this operation holds no
-// connection, and neither the caller nor a worker waits. The last commit of the child wakes this
-// operation. A Worker that has the definition of the child does the child's work, in any process.
+// Child begins an operation of another definition, the child, and returns its answer. The commit
+// that begins the child also records that this operation, the parent, awaits the child. While the
+// parent waits, it occupies no connection and no worker. The last commit of the child makes the
+// parent due. A Worker that has the definition of the child does the child's work, in any process.
 //
-// The child belongs to the scope of this operation, has a key of its own, and the id that ChildID
-// returns. It is begun once. After that, a change of in or of the definition has no effect.
+// The child has the scope of the parent, a key of its own, and the id that ChildID returns. The
+// child is begun once. After that, a change of in or of the definition has no effect.
 //
 // If the child is rejected or undone, Child returns a Final error that wraps a *ChildError. If the
-// function returns it as it is, this operation ends in that error. While a child is parked, this
-// operation waits until a person has decided. There is no timeout: Cancel the child. If this
-// operation is canceled while it awaits the child, the child is canceled, too, and this operation
-// is undone after the child has ended.
+// function returns this error unchanged, the parent ends in it. While the child is parked, the
+// parent waits until a person has decided about the child. The wait has no timeout; to end it,
+// Cancel the child. If the parent is canceled while it awaits the child, the child is canceled,
+// too. The parent is undone after the child has ended.
 //
-// An undo of the step undoes a child that has completed: see [Undo]. The undos of the steps of the
-// child do not run then. A rejected or undone child has run them itself.
+// An undo of the step reverses a child that has completed: see [Undo]. The undos of the child's own
+// steps do not run in that case. A rejected or undone child has run its own undos already.
 func Child[In any](op *Op, name string, d *Definition[In], in In, undo ...Undo[idem.Response]) (idem.Response, error) {
 	s, err := op.enter(request{kind: db.ChildStep, name: name, undos: len(undo), invalid: checkUndos(undo)})
 	if err != nil {
@@ -253,8 +255,8 @@ func Child[In any](op *Op, name string, d *Definition[In], in In, undo ...Undo[i
 	})
 }
 
-// child begins a child and suspends the operation, or returns the answer of the child. begins
-// returns the requests that begin the child.
+// child begins a child and suspends the operation, or returns the answer of the child if the child
+// has ended. begins returns the requests that begin the child.
 func (op *Op) child(s *step, begins func() ([]txn.Request, error)) (idem.Response, error) {
 	if s.do == run {
 		requests, err := begins()
@@ -285,8 +287,9 @@ func (op *Op) child(s *step, begins func() ([]txn.Request, error)) (idem.Respons
 }
 
 // childRequests returns the requests that begin a child. They must come last in the commit of the
-// parent, because the requests before them need the claim of the parent's own key. The key of the
-// child is random, so that no call can have claimed it.
+// parent: they make the child's key the claimed key of the transaction, and the other requests need
+// the claim of the parent's key. The key of the child is random, so that no other call can have
+// claimed it.
 func (op *Op) childRequests(s *step, name string, input []byte) ([]txn.Request, error) {
 	w := op.work
 	id, text := ChildID(w.operation, s.name), rand.Text()
@@ -308,8 +311,9 @@ func (op *Op) suspendForChild(s *step, with ...txn.Request) error {
 	return op.suspend(commit{at: s.position(db.Endless), with: with, wakes: len(with) > 0})
 }
 
-// childOutcome returns what the child has sent at its end. If the child has not ended, the
-// operation is suspended; if the operation was canceled, the same commit cancels the child.
+// childOutcome returns the encoded childEnd that the child has sent at its end. If the child has
+// not ended, childOutcome suspends the operation. If the operation was canceled, the same commit
+// also cancels the child.
 func (op *Op) childOutcome(s *step) ([]byte, error) {
 	w := op.work
 	id := ChildID(w.operation, s.name)
@@ -333,7 +337,7 @@ func (op *Op) childOutcome(s *step) ([]byte, error) {
 	return outcome, nil
 }
 
-// childAnswer returns the result of Child for the end of a child.
+// childAnswer returns what Child returns for the given end of the child.
 func (op *Op) childAnswer(s *step, end *childEnd) (idem.Response, error) {
 	id := ChildID(op.work.operation, s.name)
 	switch {
@@ -347,20 +351,20 @@ func (op *Op) childAnswer(s *step, end *childEnd) (idem.Response, error) {
 	return idem.Response{}, op.park(s.name, ReasonValueUnreadable, "the recorded end of child %q does not decode", s.name)
 }
 
-// childEnd is what a child sends to its parent at its end. The parent stores it as the value of its
-// step.
+// childEnd is the message that a child sends to its parent at its end. The parent stores it as the
+// value of the Child step.
 type childEnd struct {
 	State    db.OperationState `json:"state"`
 	Canceled bool              `json:"canceled,omitempty"`
 	Response *idem.Response    `json:"response,omitempty"`
 }
 
-// childSignal returns the name of the signal by which a child sends its end. "#" is invalid in the
-// names of other signals.
+// childSignal returns the name of the signal by which the child of the given id sends its end.
+// Callers of Signal cannot send it, because "#" is invalid in their names.
 func childSignal(id string) string { return "#" + id }
 
-// notifyParent returns the requests that send the end of this operation to its parent. There are
-// none without a parent.
+// notifyParent returns the requests that send the end of this operation to its parent. It returns
+// none if the operation has no parent.
 func (w *work) notifyParent(end *childEnd) ([]txn.Request, error) {
 	if w.parent == "" {
 		return nil, nil

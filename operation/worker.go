@@ -20,23 +20,24 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// WorkerConfig changes a Worker. The zero value works.
+// WorkerConfig configures a Worker. The zero value is valid.
 type WorkerConfig struct {
 	// Concurrency is how many operations the Worker works on at a time. The default is 16.
 	Concurrency int
 
-	// Poll is how often the Worker looks for due operations, with some jitter, if no guard process
-	// does, as behind a pooler: see docs/operations-reference.md. The default is a second. The minimum is
-	// half a second, because every look takes locks that the whole server shares. With a session,
-	// the more processes there are, the more rarely each of them looks.
+	// Poll is the time between two looks of the Worker for due operations, with some jitter. It
+	// applies where no guard process looks for all processes, which is so behind a pooler: see
+	// docs/operations-reference.md. The default is a second. The minimum is half a second, because
+	// every look takes locks that the whole server shares. Where there are guards, each process
+	// looks more rarely the more processes there are.
 	Poll time.Duration
 
-	// Drain limits how long operations continue after the end of the context of Run. Then their
-	// contexts end as well. The default is 10 seconds.
+	// Drain limits how long operations continue after the context of Run has ended. After that time
+	// the contexts of the operations end as well. The default is 10 seconds.
 	Drain time.Duration
 
-	// Options are the options of idem.Do that matter to work that no caller waits for:
-	// idem.WithSealer, if the callers have one, and idem.WithMaxResponse.
+	// Options are options of idem.Do for all operations of the Worker. These have an effect:
+	// idem.WithSealer, which is needed if the callers use it, and idem.WithMaxResponse.
 	Options []idem.Option
 
 	// Logger gets errors and panics of operations, and errors of the database. The default is
@@ -57,9 +58,9 @@ func (c *WorkerConfig) set() error {
 	return nil
 }
 
-// Worker resumes operations that no process works on: those begun by Start or Child, those whose
-// process has died or whose caller has left, and those that are due after a pause or a signal. Run
-// one in every process.
+// Worker resumes operations that no process works on: operations that Start or Child has begun, and
+// operations that are due after a pause or a signal. It also resumes operations whose process has
+// died or whose caller has left. Run a Worker in every process.
 type Worker struct {
 	pool        *pgxpool.Pool
 	config      WorkerConfig
@@ -67,7 +68,7 @@ type Worker struct {
 	err         error
 }
 
-// NewWorker returns a Worker for these definitions. It does not touch operations of other
+// NewWorker returns a Worker for these definitions. The Worker does not touch operations of other
 // definitions.
 func NewWorker(pool *pgxpool.Pool, config WorkerConfig, definitions ...Runnable) *Worker {
 	w := &Worker{pool: pool, config: config, definitions: map[string]*definition{}}
@@ -87,9 +88,9 @@ func NewWorker(pool *pgxpool.Pool, config WorkerConfig, definitions ...Runnable)
 	return w
 }
 
-// Run works until ctx ends. Then it releases its operations, and returns nil when all its
-// goroutines have ended. An outage of the database does not end it. It returns an error if the
-// configuration of the Worker cannot work.
+// Run resumes operations until ctx ends. Then it releases its operations, and returns nil when all
+// its goroutines have ended. Run continues during an outage of the database. It returns an error at
+// once if the Worker is not valid.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.err != nil {
 		return w.err
@@ -127,20 +128,22 @@ type workerRun struct {
 	slots      chan struct{}
 	freed      chan struct{}
 	watcher    *presence.Watcher
-	nextLook   time.Duration // the pause before the next look
-	lacksTurn  bool          // another suspect had the turn in the last look, or has it since
+	nextLook   time.Duration // the pause before the next look for due operations
+	lacksTurn  bool          // a suspect had the turn when the last look ended
 	operations sync.WaitGroup
 
 	mu   sync.Mutex
 	busy map[string]int // how many operations are in progress, by the names of their definitions
 }
 
-// gathering is how long a Worker waits for more room once there is some. A look for ten operations
-// costs little more than a look for one.
+// gathering is how long a Worker waits after an operation has ended, before it looks for others. In
+// that time more operations may end, and a look for ten operations costs little more than a look
+// for one.
 const gathering = 2 * time.Millisecond
 
-// pause waits until the next look. It ends early if a guard has found a due operation, or if an
-// operation has ended after a look that found more than fits, or that lacked the turn of a suspect.
+// pause waits until the next look for due operations. It ends early if a guard has found a due
+// operation. It also ends when an operation of this Worker ends, if the last look left due
+// operations unclaimed. The look does so for lack of room, or because a suspect had the turn.
 func (r *workerRun) pause(ctx context.Context, full bool) {
 	timer := time.NewTimer(r.nextLook)
 	defer timer.Stop()
@@ -157,10 +160,10 @@ func (r *workerRun) pause(ctx context.Context, full bool) {
 	}
 }
 
-// look claims as many due operations as there is room for, and starts a goroutine for each. It
-// reports whether there may be more. If no other suspect has the turn, one of them may be a
-// suspect. After a suspect the next look follows at once, without the turn, because other suspects
-// may have hidden due operations from this look.
+// look claims as many due operations as the Worker has room for, and starts a goroutine for each.
+// It reports whether there may be more due operations. If no suspect has the turn, one of the
+// claimed operations may be a suspect. The next look then follows at once and claims no suspect,
+// because other suspects may have hidden due operations from this look.
 func (r *workerRun) look(ctx context.Context) (full bool) {
 	room := cap(r.slots) - len(r.slots)
 	r.nextLook, r.lacksTurn = r.config.Poll-rand.N(r.config.Poll/4), false
@@ -198,12 +201,12 @@ func (r *workerRun) look(ctx context.Context) (full bool) {
 	return full
 }
 
-// lookLimit bounds a look, and the reading of the steps of a claimed operation. If the connection
-// is dead, no process works on the claimed operations until then.
+// lookLimit is the timeout of a look, and of the reading of an operation's steps after its claim.
+// If the connection breaks meanwhile, no process works on the claimed operations until the timeout.
 const lookLimit = 15 * time.Second
 
-// load reads the steps of a claimed operation, unless it was only started and has none. If it fails
-// for good, it releases the operation.
+// load reads the steps of a claimed operation. An operation that was only started has no steps. If
+// the steps cannot be read, load releases the operation.
 func (r *workerRun) load(w *work, c *claimed) error {
 	if c.Kind == db.Started {
 		return nil
@@ -229,7 +232,8 @@ func (r *workerRun) load(w *work, c *claimed) error {
 	return err
 }
 
-// take claims as many operations as there is room for, and reserves them in this process.
+// take claims as many operations as there is room for, and reserves them in this process. turn says
+// whether it may claim a suspect.
 func (r *workerRun) take(ctx context.Context, i *presence.Instance, room int, turn bool) (taken []db.Taken, full bool, err error) {
 	looks, full := r.looks(room)
 	if len(looks) == 0 {
@@ -261,9 +265,9 @@ func (r *workerRun) take(ctx context.Context, i *presence.Instance, room int, tu
 	return taken, full, err
 }
 
-// looks returns the statements of one look: one for each definition with WithConcurrency, and one
-// for all others. Together they claim no more than there is room for. full is true if a definition
-// was left out.
+// looks returns the statements of one look: one statement for each definition with WithConcurrency,
+// and one for all other definitions. Together the statements claim at most room operations. full is
+// true if a definition was left out.
 func (r *workerRun) looks(room int) (looks []*db.TakeOperations, full bool) {
 	var unlimited []string
 	r.mu.Lock()
@@ -304,8 +308,8 @@ func (r *workerRun) warn(ctx context.Context, what string, err error) {
 	}
 }
 
-// work runs one claimed operation, and logs the error of a run that does not end it. held is the
-// turn if the operation is a suspect.
+// work runs one claimed operation, and logs the error of a run that does not end the operation.
+// held is the turn if the operation is a suspect, and otherwise nil.
 func (r *workerRun) work(i *presence.Instance, t *claimed, held *turn) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -344,18 +348,17 @@ func (r *workerRun) work(i *presence.Instance, t *claimed, held *turn) {
 	r.config.Logger.Warn("operation: a run has not ended the operation", attrs...)
 }
 
-// Pending is an operation that is due, or whose signal was sent, and that no living process works
-// on.
+// Pending is an operation that no living process works on, and that is due or has got a signal.
 type Pending struct {
 	ID    string
 	Name  string
 	Epoch int // grows whenever a process claims the operation
 }
 
-// Due returns at most limit operations of these names that a Worker would claim. The operation that
-// has been due for longest comes first. Due leaves out the operations in but as long as they have
-// the same epoch, so that operations without progress do not hide others. Due claims nothing:
-// another process may claim an operation before a Resume does.
+// Due returns operations of the given names that a Worker would claim, at most limit of them. The
+// operation that has been due for the longest time comes first. Due leaves out an operation in but,
+// as long as its epoch is the same. Pass operations that made no progress, so that they do not hide
+// others. Due claims nothing: another process may claim an operation before a Resume does.
 func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but ...Pending) ([]Pending, error) {
 	if pool == nil {
 		return nil, errNoPool
@@ -375,15 +378,16 @@ func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but
 	return pending, nil
 }
 
-// Resume continues the operation of that id after its recorded steps, if it is due and no process
-// works on it. It does not begin an operation, and does not wait for another call. The options are
-// those that matter to work that no caller waits for: idem.WithSealer above all.
+// Resume continues the operation with the given id after its recorded steps, if the operation is
+// due and no process works on it. Resume does not begin an operation, and does not wait for another
+// call. The most important option is idem.WithSealer.
 //
-// Resume returns nil if the operation has ended, by this call or before, whatever its answer is. It
-// returns idem.ErrInProgress if another process works on the operation, or if the operation waits;
-// ErrParked if a person must decide; and ErrUnknownOperation if no operation has that id. A Final
-// error and ErrCanceled have ended the operation: it is undone, and its key is free. After any
-// other error it continues later.
+// Resume returns nil if the operation has ended with an answer, by this call or before. It also
+// returns nil if the operation had ended in a Final error before this call. Resume returns
+// idem.ErrInProgress if another process works on the operation, or if the operation waits;
+// ErrParked if a person must decide; and ErrUnknownOperation if no operation has the id. A Final
+// error that this call returns, and ErrCanceled, have ended the operation: it is undone, and its
+// key is free. After any other error the operation continues later.
 func (d *Definition[In]) Resume(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) error {
 	if d.err != nil {
 		return d.err

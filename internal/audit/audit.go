@@ -1,6 +1,6 @@
-// Package audit carries the person and the reason of a manual action on a record, an operation or a
-// message. The context of the call carries them. The transaction of the action stores them in
-// idem.audit.
+// Package audit passes on who does a manual action on a record, an operation or a message, and why.
+// The context of the call carries the person and the reason. The transaction of the action stores
+// them in idem.audit.
 package audit
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// The maximum numbers of bytes that are stored. Longer texts are truncated.
+// The maximum numbers of bytes of a stored person and reason. Longer texts are truncated.
 const (
 	maxPerson = 200
 	maxReason = 1000
@@ -21,12 +21,12 @@ type (
 	reasonKey struct{}
 )
 
-// WithPerson returns a context whose actions are attributed to the named person.
+// WithPerson returns a context for the actions of the named person.
 func WithPerson(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, personKey{}, storable(name, maxPerson))
 }
 
-// WithReason returns a context whose actions have the given reason.
+// WithReason returns a context for actions that are done for the given reason.
 func WithReason(ctx context.Context, reason string) context.Context {
 	return context.WithValue(ctx, reasonKey{}, storable(reason, maxReason))
 }

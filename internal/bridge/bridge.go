@@ -1,13 +1,15 @@
-// Package bridge gives other packages of this module what package idem does not export.
+// Package bridge gives other packages of this module access to functions of package idem that are
+// not exported.
 //
-// Package operation gets a call that keeps its key after its first transaction. Package idem does
-// everything that concerns the key, as for Do: it claims the key, answers duplicates, waits for the
-// call that holds the key, settles a COMMIT without an acknowledgement, and records the response.
-// What runs under the key is up to a Runner. Package idemsql gets the option that takes connections
-// from a *sql.DB, and tests get limits that are no option.
+// Package operation uses a form of Do that keeps its key after the first transaction. Package idem
+// does everything that concerns the key, as for Do: it claims the key, answers duplicates, and
+// waits for the call that has the key. It also settles a COMMIT without an acknowledgement, and
+// records the response. A Runner does the work under the key. Package idemsql uses the option that
+// takes connections from a *sql.DB. Tests use options that are not exported.
 //
-// Package idem imports this package, so this package cannot name the types of package idem. API is
-// generic for that reason. Package idem calls Register, and the other packages call Get.
+// Package idem imports this package, so this package cannot import package idem and use its types.
+// The type API is generic for that reason. Package idem calls Register, and the other packages call
+// Get.
 package bridge
 
 import (
@@ -31,15 +33,15 @@ type Response struct {
 
 // Runner executes a call in as many transactions as the call needs.
 type Runner interface {
-	// Begin executes the call from its start, in the transaction that claimed the key.
+	// Begin executes the call from its start. tx is the transaction that has claimed the key.
 	Begin(ctx context.Context, e Execution, tx *txn.Tx) Ending
 
 	// Resume continues the operation that holds the key, unless it is in progress in another
 	// process.
 	Resume(ctx context.Context, e Execution, operationID string) Ending
 
-	// Ended reports whether the operation ended without leaving its response under the key, and
-	// returns the ending of a call that waited for it. ask makes a round trip.
+	// Ended returns the ending of a call that has waited for the operation, if the operation ended
+	// without a response. Otherwise it returns false. ask sends requests in one round trip.
 	Ended(ctx context.Context, e Execution, operationID string, ask func(context.Context, ...txn.Request) error) (Ending, bool)
 }
 
@@ -47,19 +49,20 @@ type Runner interface {
 type Step struct {
 	Operation, Name, Kind, Step string
 	Err                         error
-	Unknown                     bool // the outcome is unknown: the call got no answer
+	Unknown                     bool // the outcome is not known, because no answer has arrived
 	Duration                    time.Duration
 }
 
 // Ending is the result of Runner.Begin and Runner.Resume.
 type Ending struct {
 	Outcome  Outcome
-	Response Response   // if Outcome is Uncommitted and Err is nil
-	Record   *db.Record // if Outcome is Recorded
+	Response Response   // set if Outcome is Uncommitted and Err is nil
+	Record   *db.Record // set if Outcome is Recorded
 	Err      error
 }
 
-// ForDuplicates marks an error of a Runner that every call waiting for the operation returns, too.
+// ForDuplicates marks an error of a Runner. Every call that waits for the operation returns the
+// error, too.
 type ForDuplicates interface {
 	error
 	ForDuplicates()
@@ -71,7 +74,8 @@ type Rejecter interface {
 	Rejection() Response
 }
 
-// RejectionOf returns the response in an error of idem.Reject. It reports whether err is one.
+// RejectionOf returns the response of an idem.Reject error. It reports false if err is not and does
+// not wrap such an error.
 func RejectionOf(err error) (Response, bool) {
 	if rejected, ok := errors.AsType[Rejecter](err); ok {
 		return rejected.Rejection(), true
@@ -79,7 +83,7 @@ func RejectionOf(err error) (Response, bool) {
 	return Response{}, false
 }
 
-// Outcome says in which state the Runner left the key.
+// Outcome says in which state the Runner has left the key.
 type Outcome int
 
 // The outcomes.
@@ -103,13 +107,13 @@ const (
 	Failed
 )
 
-// Execution is the view that a Runner has of its call.
+// Execution gives a Runner access to the call that it executes.
 type Execution interface {
 	// Engine returns the engine for further transactions.
 	Engine() *txn.Engine
 
-	// Key returns the key as held by the given operation. With an empty id it returns the key of
-	// the operation that this call would begin.
+	// Key returns the key for the record of the given operation. With an empty id it returns the
+	// key for a new operation, which this call would begin.
 	Key(operationID string) db.Key
 
 	// ClaimedAt returns when the key was claimed, by the clock of the database.
@@ -121,13 +125,13 @@ type Execution interface {
 	// MaxResponse returns the size limit of the response in bytes.
 	MaxResponse() int
 
-	// Retries returns how many times a transaction is run again.
+	// Retries returns the maximum number of times that a transaction is run again.
 	Retries() int
 
 	// Sealer returns the Sealer for inputs and values. It returns nil if they are stored plain.
 	Sealer() db.Sealer
 
-	// StepTaken notifies the observer of the call, if it observes steps.
+	// StepTaken reports a step to the observer of the call, if the observer wants steps.
 	StepTaken(ctx context.Context, s Step)
 
 	// Completion returns the request that records a response under key.
@@ -140,12 +144,12 @@ type API[Option, Result any] struct {
 	// Do is idem.Do with a Runner in place of fn.
 	Do func(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32]byte, options []Option, runner Runner) (Result, error)
 
-	// Start claims the key inside tx and sends requests, which give the key to an operation. It
-	// returns the id of the operation that has the key: the new one, or an earlier one.
+	// Start claims the key in tx, and sends the requests that store an operation under the key. It
+	// returns the id of the operation that has the key: the new operation, or an earlier one.
 	Start func(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options []Option, requests func(e Execution, key *db.Key, claimedAt time.Time) ([]txn.Request, error)) (operationID string, err error)
 
-	// WithSource returns the option that takes the connections of a call from source. A nil source
-	// makes the call fail.
+	// WithSource returns the option by which a call takes its connections from source. If source is
+	// nil, the call fails.
 	WithSource func(source txn.Source) Option
 
 	// Source returns the source in the options. It returns nil if they have none.
@@ -157,12 +161,13 @@ type API[Option, Result any] struct {
 	// Execution returns the Execution of an operation that already has its key.
 	Execution func(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, options []Option) (Execution, error)
 
-	// WithLimits is an option for tests. It sets how long a call waits for a connection, how long
-	// it waits for the answer to COMMIT, and how long it tries to learn the outcome of a COMMIT.
+	// WithLimits is an option for tests. It limits the time that a call waits for a connection, the
+	// time that it waits for the answer to COMMIT, and the time that it tries to learn the outcome
+	// of a COMMIT.
 	WithLimits func(acquire, commit, resolve time.Duration) Option
 
-	// WithLock is an option for tests. The call takes the advisory lock that lock returns in place
-	// of the lock of its key, or no lock if lock returns nil.
+	// WithLock is an option for tests. It replaces the advisory lock of the key by the lock that
+	// the function returns. If the function returns nil, the call takes no advisory lock.
 	WithLock func(lock func(scope, key string) *int64) Option
 }
 

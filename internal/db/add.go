@@ -7,8 +7,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// AddMessages inserts messages into the outbox. Each slice has one entry for each message. It is
-// not a request of a round trip: pgx executes it in the caller's transaction.
+// AddMessages inserts messages into the outbox. Each slice has one entry for each message. Unlike
+// the requests of this package, AddMessages is not sent on a round trip. The methods In and To pass
+// the statement to pgx.
 type AddMessages struct {
 	IDs, Topics, Keys, Types []string
 	Payloads                 [][]byte
@@ -19,7 +20,7 @@ type AddMessages struct {
 	Moments []string
 }
 
-// In inserts the messages in a transaction.
+// In inserts the messages in the transaction tx.
 func (a *AddMessages) In(ctx context.Context, tx interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }) error {
@@ -28,7 +29,7 @@ func (a *AddMessages) In(ctx context.Context, tx interface {
 	return err
 }
 
-// To queues the statement on a batch.
+// To queues the statement on a batch of pgx.
 func (a *AddMessages) To(batch *pgx.Batch) {
 	sql, args := a.query()
 	batch.Queue(sql, args...)

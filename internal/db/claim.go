@@ -7,14 +7,14 @@ import (
 )
 
 // Gone is the SQLSTATE division_by_zero. Complete, HoldKey, AdvanceOperation, KeepMessages and
-// KeepLanes fail with it if the claim, the operation or the lanes are no longer held. The server
-// then does not reach a COMMIT behind the statement.
+// KeepLanes divide by zero if the caller has lost the claim, the operation or the lanes that the
+// statement needs. The server then does not execute a COMMIT that was sent after the statement.
 const Gone = "22012"
 
 // Claim claims a key. If the key is not free, a Load after the Claim reads its record.
 type Claim struct {
 	Key    *Key
-	AtOnce bool // the caller may not wait for another transaction, or claims several keys in one
+	AtOnce bool // the caller must not wait for another transaction, or claims several keys in one transaction
 
 	Claimed   bool
 	CreatedAt time.Time

@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// The conversions of sqlc.yaml name these functions. They encode the parameters and decode the
-// columns of requests.
+// sqlc.yaml names these functions as conversions. The generated code calls them to encode
+// parameters of requests and to decode columns.
 
 // orNull returns nil, which is NULL, for an empty text.
 func orNull(text string) *string {
@@ -29,8 +29,8 @@ func orNullNumber(n int) *int {
 }
 
 // since1970 returns the duration between 1970 and the given time. For the zero time it returns nil,
-// which becomes NULL. Settings of a session change how a timestamp is read, but not how an interval
-// is read.
+// which becomes NULL. Requests send a time as such an interval. The settings of a session can
+// change how the server reads a timestamp, but not how it reads an interval.
 func since1970(at time.Time) *time.Duration {
 	if at.IsZero() {
 		return nil

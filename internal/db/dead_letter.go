@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// LetterName names a dead letter. Side is "outbox" or "inbox".
+// LetterName identifies a dead letter. Side is "outbox" or "inbox".
 type LetterName struct {
 	Side     string `json:"side"`
 	Consumer string `json:"consumer,omitempty"`
@@ -16,7 +16,7 @@ type LetterName struct {
 	ID       string `json:"id"`
 }
 
-// Letter is a dead letter.
+// Letter is a stored dead letter: a message that is not tried again until a person decides.
 type Letter struct {
 	LetterName
 	Key      string
@@ -29,16 +29,16 @@ type Letter struct {
 	CreatedAt, DiedAt time.Time
 }
 
-// Contents are the stored payload and headers of a dead letter. If they are sealed, Payload holds
-// both.
+// Contents are the payload and the headers of a dead letter in their stored form. If they are
+// sealed, Payload has both of them, and Headers is empty.
 type Contents struct {
 	Payload  []byte
 	Headers  string // as WriteHeaders returns them
 	SealedBy string
 }
 
-// Seal returns the contents sealed and bound to the name of the letter. It returns c if there is no
-// Sealer or the Sealer leaves the contents plain.
+// Seal returns the contents in sealed form, bound to the name of the letter: Open needs the same
+// name. If s is nil, or the Sealer leaves the contents plain, Seal returns c.
 func (c Contents) Seal(s Sealer, name LetterName) (Contents, error) {
 	if s == nil {
 		return c, nil
@@ -55,7 +55,8 @@ func (c Contents) Seal(s Sealer, name LetterName) (Contents, error) {
 	return Contents{Payload: sealed, SealedBy: keyID}, nil
 }
 
-// Open undoes Seal. A Sealer also receives plain contents, and may refuse them.
+// Open returns the plain contents of a letter. It also passes contents that are not sealed to the
+// Sealer, which may refuse them.
 func (c Contents) Open(s Sealer, name LetterName) (Contents, error) {
 	switch {
 	case c.SealedBy == "" && s == nil:
@@ -76,14 +77,14 @@ func (c Contents) Open(s Sealer, name LetterName) (Contents, error) {
 	return Contents{Payload: payload, Headers: string(headers)}, err
 }
 
-// bound returns the data that the contents of a dead letter are bound to. Databases hold contents
-// that are bound to this format, so it must not change.
+// bound returns the data to which a Sealer binds the contents of a dead letter. The format of the
+// data must not change, because databases have contents that were sealed with it.
 func (n LetterName) bound() []byte {
 	return boundTo("idem.dead_letter/1", n.Side, n.Consumer, n.Source, n.ID)
 }
 
-// LetterName returns the name of the dead letter that the message becomes. The contents of the
-// letter are bound to this name.
+// LetterName returns the name of the dead letter that the message becomes. If the contents of the
+// dead letter are sealed, they are bound to this name.
 func (m *FailedMessage) LetterName() LetterName {
 	return LetterName{"inbox", m.Consumer, m.Source, m.ID}
 }

@@ -1,8 +1,8 @@
-// Package db holds the statements of the library as typed requests. A caller queues requests on a
-// round trip, and each request reads its answer from the same trip.
+// Package db has the SQL statements of the library as typed requests. A caller queues requests on a
+// round trip. After the round trip each request reads its own result.
 //
-// The files *.sql.go are generated: each query of queries/ becomes a request. sqlc.yaml declares
-// the domain types of requests, and the queries say which of them a request has. Those types are
-// written by hand. So are the few requests with logic of their own, which choose a statement or
-// interpret a row.
+// The files *.sql.go are generated: each query in queries/ becomes a request type. sqlc.yaml
+// declares domain types such as Key, and comments in the queries say which of them a request has.
+// The domain types are written by hand. A few requests are also written by hand, because they
+// choose a statement or interpret a row.
 package db

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Key is the key of one call, with the execution id and the options of that call. NewKey returns
-// one.
+// Key is the idempotency key of one call, with the execution id and the options of the call. NewKey
+// returns a Key.
 type Key struct {
-	ExecutionID string // of this call
+	ExecutionID string // the execution id of the call
 	Lock        int64
 
 	scope, key  string
@@ -23,7 +23,7 @@ func NewKey(scope, key string, hash [32]byte, executionID string, ttl time.Durat
 	return Key{ExecutionID: executionID, Lock: LockOf(scope, key), scope: scope, key: key, hash: hash, ttl: ttl}
 }
 
-// Of returns the key for another execution.
+// Of returns the same key with the id of another execution.
 func (k *Key) Of(executionID string) Key {
 	of := *k
 	of.ExecutionID = executionID
@@ -37,15 +37,15 @@ func (k *Key) Beside(key string, hash [32]byte, executionID string, ttl time.Dur
 	return beside
 }
 
-// UseLock sets the advisory lock that claims of the key take. With nil they take none. The
-// guarantees do not depend on the lock.
+// UseLock sets the advisory lock that claims of the key take. If lock is nil, claims take no lock.
+// The guarantees do not depend on the lock.
 func (k *Key) UseLock(lock *int64) {
 	if k.withoutLock = lock == nil; !k.withoutLock {
 		k.Lock = *lock
 	}
 }
 
-// claimsLock returns the advisory lock that claims take, nil if they take none.
+// claimsLock returns the advisory lock that claims take, or nil if they take none.
 func (k *Key) claimsLock() *int64 {
 	if k.withoutLock {
 		return nil
@@ -59,12 +59,13 @@ const MaxLocks = 32
 
 func (*Key) maxLocks() int { return MaxLocks }
 
-// patience returns the lock_timeout of a claim that may not wait. It is long enough for a purge
-// that is deleting the record to finish.
+// patience returns the lock_timeout of a claim whose caller must not wait. The timeout is long
+// enough for a purge to delete the record.
 func (*Key) patience() string { return "20ms" }
 
-// LockOf returns the advisory lock that a claim takes. It is a cryptographic hash. With a weaker
-// hash a client could choose a key whose lock is one of the application's, or another tenant's.
+// LockOf returns the number of the advisory lock that a claim of the key takes. The number is a
+// cryptographic hash. With a weaker hash, a client could choose a key whose lock is also used by
+// the application or by another tenant.
 func LockOf(scope, key string) int64 {
 	buf := make([]byte, 0, 256)
 	buf = append(buf, "idem.lock/1\n"...)

@@ -2,8 +2,8 @@ package db
 
 import "github.com/idem-go/idem/internal/roundtrip"
 
-// Load reads the record of a key, expired or not. It reads nothing if the transaction has just
-// claimed the key for this call.
+// Load reads the record of a key, even if the record has expired. If the transaction has just
+// claimed the key for this call, Load reads nothing.
 type Load struct {
 	Key *Key
 
@@ -17,7 +17,8 @@ func (l *Load) Queue(trip *roundtrip.Trip) {
 }
 
 func (l *Load) Read(trip *roundtrip.Trip) {
-	// A column that equals the value in row is not copied. These are the most frequent values.
+	// readLoad does not copy a column whose value is in row already. These are the most frequent
+	// values.
 	row := loadRow{ExecutionID: l.Key.ExecutionID, State: Completed}
 	l.Found = trip.Row(func(r *roundtrip.Row) { readLoad(&row, r) })
 	if l.Found {
@@ -39,7 +40,7 @@ func recordOf(row *loadRow) Record {
 func (l *Load) Ours() bool { return l.Found && l.Record.ExecutionID == l.Key.ExecutionID }
 
 // Expired reports whether the record has expired. The record of this call's own execution never
-// counts as expired, because a caller that loads it asks for the outcome of a COMMIT.
+// counts as expired, because the call loads it to learn the outcome of its COMMIT.
 func (l *Load) Expired() bool {
 	return l.Found && !l.Ours() && !l.Record.ExpiresAt.After(l.Record.LoadedAt)
 }

@@ -11,41 +11,42 @@ const (
 	OperationParked    OperationState = "parked"
 	OperationCompleted OperationState = "completed"
 	OperationFailed    OperationState = "failed" // rejected and undone
-	OperationUndone    OperationState = "undone" // ended in an error; its key is free
+	OperationUndone    OperationState = "undone" // canceled or ended in an error, and undone; its key is free
 )
 
-// The values of HoldKey.Room. A held record needs a moment of expiry, and Held is longer than any
-// operation lasts.
+// The values of HoldKey.Room, which is the time until the record of an operation expires. Held is
+// longer than any operation lasts. Free releases the key at once.
 const (
 	Held = "1000 years"
 	Free = "0"
 )
 
-// Endless is the pause of an operation that awaits a child. The end of the child wakes the
-// operation.
+// Endless is the pause of an operation that awaits a child. Only the end of the child makes the
+// operation due.
 const Endless = 100 * 365 * 24 * time.Hour
 
-// At is the step and the next action of an operation after a commit.
+// At says at which step an operation is after a commit, and when it continues.
 type At struct {
 	Kind   StepKind
 	Step   string
-	Seq    int           // 0 if no step is in progress, or no part of the step was sent
-	Pause  time.Duration // until the operation is due
-	Owner  int           // 0 if any process may claim the operation
+	Seq    int           // the position of the step; 0 if no step is in progress, or if nothing of the step was sent
+	Pause  time.Duration // the time until the operation is due
+	Owner  int           // the instance that works on the operation; 0 if any process may claim the operation
 	Tries  int
-	Undos  int    // of the call that was begun
-	Policy string // of the call that was begun
+	Undos  int    // the number of undos of the call that was begun
+	Policy string // the policy of the call that was begun
 }
 
-// StepError is the last error of an operation, from an attempt at a step or from a run of its
-// function.
+// StepError is the last error of an operation. An attempt at a step or a run of the function has
+// returned it.
 type StepError struct {
 	Step    string // empty if the function failed
 	Attempt int
-	Text    []byte // sealed like a value
+	Text    []byte // the text of the error, sealed if the operation has a Sealer
 }
 
-// These methods return the parameters of a StepError. Without an error they are NULL.
+// These methods return the fields of a StepError as parameters of a statement. If e is nil, they
+// return nil, which becomes NULL.
 
 func (e *StepError) step() *string {
 	if e == nil {
@@ -68,13 +69,15 @@ func (e *StepError) text() []byte {
 	return e.Text
 }
 
-// Suspected is the number of deaths at which an operation becomes a suspect: it may be what kills
-// its processes.
+// Suspected is the number of deaths after which an operation is a suspect. A death is a process
+// that ended while it worked on the operation. The function of a suspect may be what kills the
+// processes.
 const Suspected = 3
 
-// Lister lists the operations that a process works on. A request calls it when the statement is
+// Lister lists the operations that a process works on. A request calls List when its statement is
 // sent.
 type Lister interface{ List() []string }
 
-// WatchRoom limits how many due operations a guard reads.
+// WatchRoom limits how many due operations a guard reads at a time. Package presence explains
+// guards.
 const WatchRoom = 10_000

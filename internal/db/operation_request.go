@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// WaitsUntil returns when the operation is due. It returns the zero time if the operation awaits a
-// child, because the end of the child wakes it.
+// WaitsUntil returns when the operation is due. If the operation awaits a child, it returns the
+// zero time, because only the end of the child makes the operation due.
 func (r *ShowOperationRow) WaitsUntil() time.Time {
 	if r.Kind == ChildStep && r.WakeAt.Sub(r.LoadedAt) > Endless/2 {
 		return time.Time{}
@@ -18,18 +18,18 @@ func (r *ShowOperationRow) WaitsUntil() time.Time {
 	return r.WakeAt
 }
 
-// MayBeSuspect reports whether the operation is a suspect (see Suspected), or becomes a suspect if
-// the process that runs it has died.
+// MayBeSuspect reports whether the operation is a suspect (see Suspected), or would become a
+// suspect if the process that works on it has died.
 func (s *ShowOperation) MayBeSuspect() bool {
 	return s.Found && s.State == OperationRunning && s.Deaths >= Suspected-1
 }
 
-// Except excludes an operation in an epoch from the list.
+// Except excludes an operation from the result as long as its epoch is the given one.
 func (d *DueOperations) Except(operationID string, epoch int) {
 	d.But = append(d.But, operationID+"/"+strconv.Itoa(epoch))
 }
 
-// IsOperation reports whether id is the id of an operation. It reads in the caller's transaction.
+// IsOperation reports whether an operation has the given id. It reads in the caller's transaction.
 func IsOperation(ctx context.Context, in interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, id string) (bool, error) {
@@ -48,6 +48,6 @@ func (q *SendSignal) In(ctx context.Context, in interface {
 	return in.QueryRow(ctx, SendSignalSQL, q.Args()...).Scan(&q.Known, &q.Refused, nil)
 }
 
-// RefuseUnlessSealed makes the statement refuse the signal if the operation is sealed. Callers use
-// it when the value of the signal was not sealed.
+// RefuseUnlessSealed makes the statement refuse the signal if the input of the operation is sealed.
+// Callers use it if they have no Sealer, and the value of the signal is not sealed.
 func (q *SendSignal) RefuseUnlessSealed() { q.Unless = []byte(valueTag) }

@@ -8,7 +8,7 @@ import (
 
 // Queued is a message in the outbox.
 type Queued struct {
-	Seq       int64 // its position
+	Seq       int64 // the position of the message in the outbox
 	ID        string
 	Topic     string
 	Key       string
@@ -17,7 +17,7 @@ type Queued struct {
 	Headers   map[string]string
 	CreatedAt time.Time
 	Attempts  int  // failed attempts
-	Octets    int  // stored size of Payload and Headers
+	Octets    int  // the stored size of Payload and Headers in bytes
 	Bare      bool // the message was read without Payload and Headers
 }
 
@@ -42,18 +42,18 @@ func ReadHeaders(text string) (headers map[string]string, err error) {
 	return headers, nil
 }
 
-// Stream is the part of the outbox that one relay reads: the topics of the relay in stream Number
-// of Of streams.
+// Stream is the part of the outbox that one loop of a relay reads. The lanes are divided among Of
+// streams, and Number is one of these streams. Topics and Foreign select the topics of the relay.
 type Stream struct {
 	Number, Of int
-	Topics     []string // patterns of LIKE; nil means all topics
-	Foreign    []string // patterns of topics that belong to other relays
+	Topics     []string // LIKE patterns of the topics of the relay; nil means all topics
+	Foreign    []string // LIKE patterns of the topics that belong to other relays
 }
 
-// every reports whether the stream has all topics.
+// every reports whether the stream selects all topics.
 func (s *Stream) every() bool { return s.Topics == nil && len(s.Foreign) == 0 }
 
-// topics returns the patterns of the topics as a Postgres array.
+// topics returns the patterns in Topics as a Postgres array.
 func (s *Stream) topics() string {
 	if s.Topics == nil {
 		return array([]string{"%"})
@@ -63,18 +63,19 @@ func (s *Stream) topics() string {
 
 func (s *Stream) foreign() string { return array(s.Foreign) }
 
-// Lanes is the number of lanes of the outbox. Each key belongs to one lane, which never changes.
+// Lanes is the number of lanes of the outbox. A lane is a group of keys. The lane of a key never
+// changes.
 const Lanes = 16
 
-// HeldKey identifies messages that are held together. These are the messages of a topic and key, or
-// one message without a key, which Seq identifies.
+// HeldKey identifies messages that wait together for the retry of the first of them: the messages
+// of one topic and key. If Key is empty, HeldKey identifies the single message at the position Seq.
 type HeldKey struct {
 	Topic, Key string
 	Seq        int64
 }
 
-// WriteMoment returns the stored form of a moment, "" for the zero time. It rounds up to a
-// microsecond, the precision of the database, so that the stored moment is never earlier than at.
+// WriteMoment returns the stored form of a time, or "" for the zero time. It rounds up to a
+// microsecond, the precision of the database, so that the stored time is never earlier than at.
 func WriteMoment(at time.Time) string {
 	if at.IsZero() {
 		return ""

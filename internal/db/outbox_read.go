@@ -6,17 +6,18 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// ReadMessages reads the messages of a stream that are not held.
+// ReadMessages reads messages of a stream. It leaves out the messages of held keys, which wait for
+// a retry.
 type ReadMessages struct {
 	Stream      Stream
-	Lows, Highs []int64  // the first and last positions of gaps to read
-	After       int64    // read after this position, too
-	Topics      []string // messages of these topics come bare
-	Only        bool     // messages of all other topics come bare instead
+	Lows, Highs []int64  // the first and last positions of the gaps in which to read
+	After       int64    // the position after which to read, in addition to the gaps
+	Topics      []string // messages of these topics are read without Payload and Headers
+	Only        bool     // messages of all other topics are read without Payload and Headers instead
 	Room        int
 	Octets      int64
 
-	Seqs     []int64 // the positions of all messages that were read, also of other streams
+	Seqs     []int64 // the positions of all messages that were read, even if they belong to other streams
 	Messages []Queued
 }
 
@@ -37,7 +38,7 @@ func (r *ReadMessages) Read(trip *roundtrip.Trip) {
 	})
 }
 
-// IsFull reports whether the request reached Room or Octets, so that there may be more messages.
+// IsFull reports whether the result has reached Room or Octets. There may then be more messages.
 func (r *ReadMessages) IsFull() bool {
 	octets := int64(0)
 	for i := range r.Messages {

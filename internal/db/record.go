@@ -14,7 +14,7 @@ const (
 	Processing State = "processing"
 	Completed  State = "completed"
 	Failed     State = "failed"
-	Running    State = "running" // an operation between its transactions
+	Running    State = "running" // an operation has the key, between its transactions
 )
 
 // Record is the record of a key as one transaction sees it. It has a response only if SameHash is
@@ -27,15 +27,15 @@ type Record struct {
 	Header      map[string][]string
 	HeaderErr   error // the stored header does not decode
 	Body        []byte
-	SealedBy    string // the key that Body is sealed with, empty if the response is plain
-	Closed      bool   // Header and Body are as they were stored; Open opens them
+	SealedBy    string // the id of the key with which Body is sealed; empty if the response is plain
+	Closed      bool   // Header and Body are in their stored form; Open decrypts them
 	CreatedAt   time.Time
 	CompletedAt time.Time
 	ExpiresAt   time.Time
-	LoadedAt    time.Time // all times are of the database clock
+	LoadedAt    time.Time // when the record was read; all times are by the database's clock
 }
 
-// EncodeHeader returns the stored form of a header, nil if it is empty.
+// EncodeHeader returns the stored form of a header, or nil if the header is empty.
 func EncodeHeader(header map[string][]string) ([]byte, error) {
 	if len(header) == 0 {
 		return nil, nil
@@ -48,7 +48,7 @@ func decodeHeader(stored []byte) (map[string][]string, error) {
 		return nil, nil
 	}
 	var header map[string][]string
-	if json.Unmarshal(stored, &header) != nil { // the error of Unmarshal would quote the header
+	if json.Unmarshal(stored, &header) != nil { // do not return the error of Unmarshal, which quotes the header
 		return nil, errHeader
 	}
 	return header, nil

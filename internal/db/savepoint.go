@@ -25,7 +25,8 @@ func (UndoStepWrites) Queue(trip *roundtrip.Trip) { trip.Exec("rollback to savep
 
 func (UndoStepWrites) Read(trip *roundtrip.Trip) { trip.Skip() }
 
-// CheckConstraints checks the deferred constraints, which stay deferred to the COMMIT.
+// CheckConstraints checks the deferred constraints at once. Afterwards they are deferred to the
+// COMMIT again.
 type CheckConstraints struct{}
 
 func (CheckConstraints) Queue(trip *roundtrip.Trip) {

@@ -8,20 +8,23 @@ import (
 	"unicode/utf8"
 )
 
-// Sealer is idem.Sealer.
+// Sealer has the methods of idem.Sealer, which this package cannot use, because package idem
+// imports it. bound is additional authenticated data: Open fails unless it gets the same bound as
+// Seal.
 type Sealer interface {
 	Seal(plain, bound []byte) (keyID string, sealed []byte, err error)
 	Open(keyID string, sealed, bound []byte) ([]byte, error)
 }
 
-// sealTag begins the data that a sealed response is bound to. Databases hold sealed responses, so
-// the format of bound and of joinResponse must not change under this tag. Another format needs
-// another tag.
+// sealTag is the beginning of the data to which a sealed response is bound. Databases have
+// responses that were sealed with it, so the formats of bound and of joinResponse must not change.
+// A new format needs a new tag.
 const sealTag = "idem.response/1\n"
 
-// bound returns the data that a sealed response is bound to: the other fields of the record,
-// without its times, because the server sets the last ones after sealing. Each field of variable
-// length comes after its length.
+// bound returns the data to which a sealed response is bound, so that the response cannot be moved
+// to another record. The data has the other fields of the record. It leaves out the times, because
+// the server sets some of them after the response is sealed. The length of each field of variable
+// length comes before the field.
 func (k *Key) bound(executionID string, state State, status int) []byte {
 	buf := make([]byte, 0, len(sealTag)+len(k.scope)+len(k.key)+len(k.hash)+len(executionID)+len(state)+6*8)
 	buf = append(buf, sealTag...)
@@ -48,8 +51,8 @@ func (c *Complete) Seal(s Sealer) error {
 	return nil
 }
 
-// Open opens the response of a loaded record. key is the key of the record. A Sealer also receives
-// a plain response, and may refuse it.
+// Open decrypts the response of a loaded record. key is the key of the record. Open also passes a
+// plain response to the Sealer, which may refuse it.
 func (r *Record) Open(key *Key, s Sealer) error {
 	switch {
 	case !r.Closed:
@@ -75,8 +78,8 @@ func (r *Record) open(s Sealer, bound []byte) error {
 		}
 		return err
 	}
-	// A sealed response contains its header. A header outside it was added later and has to make
-	// Open fail.
+	// A sealed response contains its header. If there is also a header in the row, somebody has
+	// added it later. The change of bound then makes the Sealer fail.
 	if r.Header != nil || r.HeaderErr != nil {
 		bound = append(bound, "header"...)
 	}
@@ -99,7 +102,7 @@ func joinResponse(header, body []byte) []byte {
 	return append(append(buf, header...), body...)
 }
 
-// splitResponse undoes joinResponse. An empty header or body is returned as nil.
+// splitResponse is the inverse of joinResponse. It returns an empty header or body as nil.
 func splitResponse(joined []byte) (header, body []byte, err error) {
 	if len(joined) < 4 {
 		return nil, nil, errNotJoined

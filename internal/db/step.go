@@ -7,33 +7,34 @@ type StepOutcome string
 
 // The outcomes of steps.
 const (
-	// StepBegun is a call without a recorded outcome. It has a row only if it was begun together
-	// with others.
+	// StepBegun is the outcome of a call that has begun and whose result is not known. Only a call
+	// of operation.Parallel has a row with this outcome.
 	StepBegun StepOutcome = "begun"
-	// StepNotSent is a call that was begun together with others, and of which no attempt was sent.
+	// StepNotSent is the outcome of a call of operation.Parallel that was recorded as begun,
+	// although no attempt was sent.
 	StepNotSent    StepOutcome = "not sent"
 	StepDone       StepOutcome = "done"
 	StepResolved   StepOutcome = "resolved"    // done, with a value that a person has given
-	StepFailed     StepOutcome = "failed"      // the value is the error
-	StepRolledBack StepOutcome = "rolled back" // done, and rolled back in the decision to undo the operation
-	StepWaiting    StepOutcome = "waiting"     // until DueAt, for a signal, or for the end of a child
+	StepFailed     StepOutcome = "failed"      // the step has returned an error, which is its value
+	StepRolledBack StepOutcome = "rolled back" // the step was done, and its writes were rolled back when the operation was to be undone
+	StepWaiting    StepOutcome = "waiting"     // the step waits until DueAt, for a signal, or for the end of a child
 )
 
-// Step is a recorded step. The columns of a statement show which fields it reads.
+// Step is a recorded step. A statement sets only the fields that it reads: see its columns.
 type Step struct {
-	OperationID string // set where a step is written
+	OperationID string // set only if the step is to be written
 	Seq         int
 	Kind        StepKind
 	Name        string
 	Outcome     StepOutcome
 	Value       []byte
-	// DueAt is the end of a pause. Of a call that was begun together with others, DueAt is when the
-	// call was begun. It is zero for other steps.
+	// DueAt is the end of a pause. For a call that was begun by operation.Parallel, DueAt is the
+	// time at which the call was begun. It is zero for other steps.
 	DueAt      time.Time
 	RecordedAt time.Time
 	LoadedAt   time.Time
 	Undos      int    // the number of undos of the step
-	Policy     string // of a call that was begun
+	Policy     string // the policy of a call that was begun
 }
 
 // PauseEnd returns when a pause ends. It returns the zero time if the step is not a pause.

@@ -14,13 +14,12 @@ const (
 	ChangedStep StepKind = "changed"
 	EndStep     StepKind = "end" // not a step: the final error or rejection of an operation
 
-	// Started is the kind of an operation that was started inside another transaction and has no
-	// recorded step yet.
+	// Started is the kind in the row of an operation that was begun by operation.Start or
+	// operation.Child, and has no recorded step yet.
 	Started StepKind = "started"
 )
 
-// shownKind returns the kind of the step that callers see. It returns "" for an operation that was
-// just started.
+// shownKind returns a stored kind in the form that callers see: "" in place of Started.
 func shownKind(stored string) StepKind {
 	if kind := StepKind(stored); kind != Started {
 		return kind
@@ -28,8 +27,8 @@ func shownKind(stored string) StepKind {
 	return ""
 }
 
-// The policies of calls in doubt, as Step.Policy holds them. Every other policy is "keyed" with a
-// window.
+// The stored forms of the policies operation.Once and operation.Asked. The stored form of
+// operation.Keyed is "keyed" with a window, such as "keyed 23h".
 const (
 	PolicyOnce  = "once"
 	PolicyAsked = "asked"

@@ -6,14 +6,14 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// RecordStep records a step.
+// RecordStep writes the row of a step.
 type RecordStep struct {
 	OperationID string
 	Step        Step
-	// Pause is the time until a waiting step is due. For a call that was begun, Pause is the
-	// negative of the time since then.
+	// Pause is the time until a waiting step is due. For a call that was begun, Pause is the time
+	// since the call was begun, as a negative number.
 	Pause time.Duration
-	Keeps bool // the stored time at which the call was begun stays
+	Keeps bool // keep the stored time at which the call was begun
 	First bool // the step has no row yet
 }
 
@@ -21,7 +21,7 @@ func (r *RecordStep) Queue(trip *roundtrip.Trip) {
 	s := r.Step
 	s.OperationID = r.OperationID
 	q := recordStep{Step: s}
-	// The wait for a child has no limit.
+	// A step that awaits a child has no due time.
 	if s.Outcome == StepWaiting && s.Kind != ChildStep || s.Outcome == StepBegun && !r.Keeps {
 		q.Pause = &r.Pause
 	}
@@ -34,7 +34,7 @@ func (r *RecordStep) Queue(trip *roundtrip.Trip) {
 
 func (r *RecordStep) Read(trip *roundtrip.Trip) { trip.Skip() }
 
-// LoadHistory reads an operation and its recorded steps, as of one moment.
+// LoadHistory reads an operation and its recorded steps in one snapshot.
 type LoadHistory struct {
 	OperationID string
 

@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// valueTag begins a sealed input or value. The length of the key's id in one byte, the id, and the
-// sealed bytes follow. Databases hold sealed values, so this format and the data that a value is
-// bound to must not change.
+// valueTag is the beginning of a sealed input or value. It is followed by the length of the key's
+// id in one byte, the id, and the sealed bytes. Databases have sealed values, so this format must
+// not change. The results of BoundInput, BoundStep, BoundSignal and BoundError must not change
+// either.
 const valueTag = "idem.sealed/1\n"
 
-// SealValue returns the stored form of an input or a value. A sealed value is bound to its place,
-// so that it cannot replace another value.
+// SealValue returns the stored form of an input or a value. A sealed value is bound to its place in
+// the database: it opens only with the same bound, so that it cannot replace another value.
 func SealValue(s Sealer, plain, bound []byte) ([]byte, error) {
 	if s == nil || plain == nil {
 		return plain, nil
@@ -32,7 +33,7 @@ func SealValue(s Sealer, plain, bound []byte) ([]byte, error) {
 	return append(stored, sealed...), nil
 }
 
-// OpenValue undoes SealValue.
+// OpenValue returns the plain value from the result of SealValue.
 func OpenValue(s Sealer, stored, bound []byte) ([]byte, error) {
 	rest, isSealed := strings.CutPrefix(string(stored), valueTag)
 	switch {
@@ -59,8 +60,8 @@ func OpenValue(s Sealer, stored, bound []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// SealerOf returns the id of the key that a stored value is sealed with, "" if the value is plain.
-// The beginning of the value up to the id is enough.
+// SealerOf returns the id of the key with which a stored value is sealed, or "" if the value is
+// plain. stored may be truncated after the id.
 func SealerOf(stored []byte) string {
 	rest, isSealed := strings.CutPrefix(string(stored), valueTag)
 	if !isSealed || len(rest) == 0 {
@@ -69,20 +70,21 @@ func SealerOf(stored []byte) string {
 	return rest[1:min(len(rest), 1+int(rest[0]))]
 }
 
-// BoundInput returns the data that the input of an operation is bound to.
+// BoundInput returns the data to which the sealed input of an operation is bound: see Sealer.
 func BoundInput(operation string) []byte { return boundTo("idem.operation.input/1", operation) }
 
-// BoundStep returns the data that the value of a step is bound to.
+// BoundStep returns the data to which the sealed value of a step is bound: see Sealer.
 func BoundStep(operation string, s *Step) []byte {
 	return boundTo("idem.operation.step/1", operation, strconv.Itoa(s.Seq), string(s.Kind), s.Name, string(s.Outcome))
 }
 
-// BoundSignal returns the data that the value of a signal is bound to.
+// BoundSignal returns the data to which the sealed value of a signal is bound: see Sealer.
 func BoundSignal(operation, name string) []byte {
 	return boundTo("idem.operation.signal/1", operation, name)
 }
 
-// BoundError returns the data that the text of the last error is bound to.
+// BoundError returns the data to which the sealed text of the last error is bound. step is the step
+// that has failed, or empty if the function has failed.
 func BoundError(operation, step string) []byte {
 	return boundTo("idem.operation.error/1", operation, step)
 }

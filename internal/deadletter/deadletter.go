@@ -1,6 +1,6 @@
-// Package deadletter reads and removes dead letters: messages that could not be published or
-// handled, which wait until a person decides. The dead letters of outbox and inbox are in one
-// table. The package also limits the error texts that are stored.
+// Package deadletter reads and removes dead letters. A dead letter is a message that could not be
+// published or handled, and that waits until a person decides. The dead letters of outbox and inbox
+// are in one table. The package also limits the length of stored error texts.
 package deadletter
 
 import (
@@ -23,21 +23,23 @@ const (
 	Inbox  = "inbox"
 )
 
-// Name identifies a dead letter. A dead letter of an outbox has no Consumer, and its topic is the
-// Source.
+// Name identifies a dead letter. For a dead letter of the outbox, Consumer is empty, and Source is
+// the topic.
 type Name = db.LetterName
 
-// Letter is a dead letter with its stored Contents. Contents.Open opens sealed ones.
+// Letter is a dead letter. Its Contents are in stored form, and Contents.Open decrypts sealed
+// contents.
 type Letter = db.Letter
 
 // ErrNotFound is the error of Show, Drop and Redrive if no dead letter has the name.
 var ErrNotFound = errors.New("the dead letter does not exist")
 
-const listPage = 100 // dead letters that List reads at a time
+const listPage = 100 // how many dead letters List reads in one query
 
-// List iterates over the dead letters that match a filter, in the order of their names, without
-// their contents. An empty field of the filter matches all dead letters. read converts a letter.
-// hint converts an error. The iteration ends after an error.
+// List iterates over the dead letters that match a filter, the third parameter, in the order of
+// their names. An empty field of the filter matches all dead letters. The letters have no contents.
+// List yields what read returns for a letter. After an error it yields what hint returns for the
+// error, and ends.
 func List[D any](
 	ctx context.Context, pool *pgxpool.Pool, only Name, read func(*Letter) D, hint func(error) error,
 ) iter.Seq2[D, error] {
@@ -77,13 +79,13 @@ func Drop(ctx context.Context, pool *pgxpool.Pool, name Name) error {
 	return remove(ctx, pool, name, audit.Note(ctx, db.Drop, "deleted"), func(pgx.Tx, Letter) error { return nil })
 }
 
-// Redrive deletes a dead letter in the transaction in which f makes its message deliverable again.
-// The transaction stores the action in idem.audit. If f fails, the dead letter stays.
+// Redrive deletes a dead letter. In the same transaction f makes the message of the dead letter
+// deliverable again, and the action is stored in idem.audit. If f fails, the dead letter stays.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, name Name, f func(tx pgx.Tx, letter Letter) error) error {
 	return remove(ctx, pool, name, audit.Note(ctx, db.Redrive, "to be tried again"), f)
 }
 
-// remove deletes a dead letter together with the effect of f.
+// remove deletes a dead letter, calls f and stores note, in one transaction.
 func remove(
 	ctx context.Context, pool *pgxpool.Pool, name Name, note db.NoteAct, f func(tx pgx.Tx, letter Letter) error,
 ) error {
@@ -101,9 +103,9 @@ func remove(
 	})
 }
 
-// Change runs a transaction that begins with request and ends with end. The request sets found if
-// the dead letter exists. Otherwise Change returns ErrNotFound. After a serialization failure it
-// runs the transaction again.
+// Change runs a transaction. It first sends request, which sets found if the dead letter exists. If
+// the dead letter does not exist, Change returns ErrNotFound. Otherwise Change calls end, which
+// commits. After a serialization failure it runs the transaction again.
 func Change(
 	ctx context.Context, pool *pgxpool.Pool, request txn.Request, found *bool, end func(tx *txn.Tx) error,
 ) error {

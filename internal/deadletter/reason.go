@@ -12,9 +12,10 @@ import (
 // MaxReason is the maximum number of bytes of a stored error text.
 const MaxReason = 1000
 
-// ClassOf returns the class of an error, which is fit for a metric label. An error can name its
-// class by a method Class() string. Otherwise the class is the SQLSTATE of a Postgres error, the
-// type of the first error in the chain that is not one of the packages errors and fmt, or "error".
+// ClassOf returns the class of an error, which is fit for a metric label. If the error has a method
+// Class() string, the class is its result. For a Postgres error the class is the SQLSTATE.
+// Otherwise it is the type of the first error in the chain whose type is not from the packages
+// errors and fmt. If there is no such type, the class is "error".
 func ClassOf(err error) string {
 	var classed interface{ Class() string }
 	if errors.As(err, &classed) {
@@ -33,8 +34,8 @@ func ClassOf(err error) string {
 	return "error"
 }
 
-// ReasonOf returns the text of an error as it is stored: printable, and at most MaxReason bytes
-// long.
+// ReasonOf returns the text of an error in the form that is stored: valid UTF-8 without NUL,
+// truncated to MaxReason bytes.
 func ReasonOf(err error) string {
 	if err == nil {
 		return ""

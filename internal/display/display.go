@@ -14,9 +14,9 @@ import (
 // maxShown is the maximum number of characters of a key that Key shows.
 const maxShown = 4
 
-// Key returns the first characters of a key and its length in bytes, as in 7f3c…(36). It shows four
-// characters. For a key with fewer than eight characters it shows half of them, but at least one.
-// The result is printable.
+// Key returns the first characters of a key and the length of the key in bytes, as in 7f3c…(36). It
+// shows four characters. For a key with fewer than eight characters it shows half of them, but at
+// least one. The result is printable.
 func Key(key string) string {
 	count := 0 // characters, counted up to 2*maxShown
 	for rest := key; rest != "" && count < 2*maxShown; count++ {
@@ -31,9 +31,9 @@ func Key(key string) string {
 	return Printable(key[:end]) + "…(" + strconv.Itoa(len(key)) + ")"
 }
 
-// Printable returns text with all characters escaped that could control a terminal or reorder a
-// line: control characters, invisible and bidirectional characters, and invalid UTF-8. Other text
-// is returned as it is.
+// Printable returns text in a form that cannot control a terminal or reorder a line. It escapes
+// control characters, invisible and bidirectional characters, and invalid UTF-8, and leaves other
+// characters unchanged.
 func Printable(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, isUnprintable) {
 		return text

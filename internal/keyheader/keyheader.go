@@ -5,8 +5,8 @@
 //
 //	Idempotency-Key: "8e03978e-40d5-43dd-bc93-6894a57f9324"
 //
-// Most clients omit the quotes. Both forms spell the same key. Parameters after the string are
-// refused, because the grammar of the draft has none and this package would ignore what they mean.
+// Most clients omit the quotes. The key is the same with and without quotes. Parse refuses
+// parameters after the string, because the draft defines none.
 package keyheader
 
 import (
@@ -14,25 +14,27 @@ import (
 	"strings"
 )
 
-// Attempt is the header field in which a client says that it repeats a request. It is the number of
-// the attempt, in decimal digits, from 2 on. The first attempt has no such field. The field is a
-// hint: it decides which statement the server sends first, but not what the server answers.
+// Attempt is the name of the header field in which a client says that it repeats a request. The
+// value is the number of the attempt, in decimal digits, from 2 on. The first attempt does not have
+// this field. The field is only a hint: it decides which statement the server sends first, but not
+// what the server answers.
 const Attempt = "Idempotency-Attempt"
 
-// The errors of Parse, which are never wrapped. ErrMissing means that there is no field. An empty
-// field is malformed.
+// The errors of Parse. Parse never wraps them. ErrMissing means that the header has no such field.
+// If the field is empty, the error is ErrMalformed.
 var (
 	ErrMissing   = errors.New("there is no key")
 	ErrSeveral   = errors.New("there are several keys")
 	ErrMalformed = errors.New("the key is malformed")
 )
 
-// Parse returns the key in the values of the field, as [net/http.Header.Values] returns them. The
-// key is not empty and consists of printable ASCII. Spaces and tabs around the key do not count.
+// Parse returns the key. values are the values of the header field, as [net/http.Header.Values]
+// returns them. The key is not empty and consists of printable ASCII. Spaces and tabs around the
+// key are removed.
 //
-// In quotes, a key may contain spaces, and \" and \\ stand for a quote and a backslash. A bare key
-// is taken as it is. It contains no space and none of `",;\`, which have a meaning in structured
-// fields, so it cannot be read in another way. Parse does not limit the length of a key.
+// In quotes, a key may contain spaces, and \" and \\ stand for a quote and a backslash. A key
+// without quotes is returned unchanged. It must not contain a space or any of `",;\`, because these
+// characters have a meaning in structured fields. Parse does not limit the length of a key.
 func Parse(values []string) (string, error) {
 	switch len(values) {
 	case 0:
@@ -47,7 +49,7 @@ func Parse(values []string) (string, error) {
 	return "", ErrSeveral
 }
 
-// parseString reads a string after its opening quote.
+// parseString parses a key in quotes. s begins after the opening quote.
 func parseString(s string) (string, error) {
 	escaped := false
 	for i := 0; i < len(s); i++ {

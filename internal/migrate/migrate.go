@@ -1,9 +1,9 @@
 // Package migrate applies the migrations of package migrations to a database, and undoes them.
 //
-// Any number of processes may migrate at the same time, also through a pooler in transaction mode:
-// one works and the others wait. The lock is a table row with a lease, because a pooler gives no
-// session that could hold an advisory lock. If its holder dies, another process continues when the
-// lease is over.
+// Any number of processes may migrate at the same time: one process migrates and the others wait.
+// This also works through a pooler in transaction mode. Such a pooler gives no process a session
+// that could have an advisory lock, so the lock is a table row with a lease. If the process with
+// the lock dies, another process continues when the lease has expired.
 package migrate
 
 import (
@@ -43,7 +43,7 @@ func Up(ctx context.Context, db *sql.DB, files fs.FS) ([]Migration, error) {
 
 const insufficientPrivilege = "42501"
 
-// explained adds to err which privileges a role needs to migrate.
+// explained adds to an error of a missing privilege which privileges a role needs to migrate.
 func explained(err error) error {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == insufficientPrivilege {
 		return fmt.Errorf("%w: to migrate, a role needs CREATE on the database and on schema public; to find out that nothing is missing, "+
@@ -79,7 +79,7 @@ func UpAt(ctx context.Context, dsn string, files fs.FS) error {
 	return errors.Join(err, db.Close())
 }
 
-// Migration is one step of the schema.
+// Migration is one change of the schema.
 type Migration struct {
 	Version   int64
 	Name      string    // the name of its file
@@ -105,7 +105,7 @@ func Status(ctx context.Context, db *sql.DB, files fs.FS) ([]Migration, error) {
 	if err != nil {
 		return nil, err
 	}
-	var begun bool // without its table, goose would create it
+	var begun bool // if its table is missing, goose would create it
 	if err := db.QueryRowContext(ctx, "SELECT pg_catalog.to_regclass('"+versionTable+"') IS NOT NULL").Scan(&begun); err != nil {
 		return nil, err
 	}
@@ -144,15 +144,16 @@ func Open(dsn string) (*sql.DB, error) {
 	return stdlib.OpenDB(*config), nil
 }
 
-// The tables of the migrations. The application may use goose for its own migrations, with other
-// tables. The names have a schema, so that services with different search paths share them.
+// The tables in which goose stores versions and the lock. An application may use goose for its own
+// migrations, with other tables. The names have a schema, so that services with different search
+// paths use the same tables.
 const (
 	versionTable = "public.idem_goose_version"
 	lockTable    = "public.idem_goose_lock"
 )
 
-// The times of the lock. After its holder dies, the lock is held until the lease is over. A waiting
-// process asks often, because the migrations are short.
+// The times of the lock. If the process with the lock dies, the lock is free when the lease has
+// expired. A waiting process asks for the lock often, because the migrations are short.
 const (
 	lease     = 15 * time.Second
 	heartbeat = 3 * time.Second
@@ -167,7 +168,7 @@ func newProvider(db *sql.DB, files fs.FS, options ...goose.ProviderOption) (*goo
 		goose.WithDisableGlobalRegistry(true))...)
 }
 
-// locking returns a provider that holds a lock while it migrates, so that one process migrates at a
+// locking returns a provider that takes a lock while it migrates, so that one process migrates at a
 // time. The provider needs a second connection for the lock.
 func locking(db *sql.DB, files fs.FS) (*goose.Provider, error) {
 	if db.Stats().MaxOpenConnections == 1 {

@@ -9,11 +9,11 @@ import (
 	"runtime/debug"
 )
 
-// Error reports that a function panicked. It holds the type of the panic value but not the value,
-// which may contain the payload of a message.
+// Error reports that a function panicked. It has the type of the panic value, but not the value,
+// because the value may contain the payload of a message.
 type Error struct {
 	Type  string
-	Stack []byte // for a log
+	Stack []byte // the stack of the panicked goroutine, for a log
 }
 
 func (e *Error) Error() string { return "a panic with a value of type " + e.Type }
@@ -24,7 +24,7 @@ var ErrPanicked = errors.New("a function has panicked")
 // Is makes errors.Is(err, ErrPanicked) true.
 func (*Error) Is(target error) bool { return target == ErrPanicked }
 
-// Class returns the error class of a dead letter.
+// Class returns the class of the error, which a dead letter stores.
 func (*Error) Class() string { return "panic" }
 
 // Goexit returns the error for a function that called runtime.Goexit.
@@ -40,8 +40,7 @@ func Try(f func() error) (err error) {
 	return f()
 }
 
-// Run calls f and logs a panic of f. The parameter what names f: the message of the log line is
-// that name and "has panicked".
+// Run calls f and logs a panic of f. The log message is what, followed by "has panicked".
 func Run(logger *slog.Logger, what string, f func()) {
 	err := Try(func() error {
 		f()
@@ -50,8 +49,8 @@ func Run(logger *slog.Logger, what string, f func()) {
 	Log(logger, what, err)
 }
 
-// Log logs type and stack of a panic if err is or wraps an *Error. args are further attributes of
-// the line, as in [slog.Logger.Error].
+// Log logs the type and the stack of a panic if err is or wraps an *Error. args are more attributes
+// for the log record, as in [slog.Logger.Error].
 func Log(logger *slog.Logger, what string, err error, args ...any) {
 	if p, ok := errors.AsType[*Error](err); ok {
 		logger.Error(what+" has panicked", append(args, "type", p.Type, "stack", string(p.Stack))...)

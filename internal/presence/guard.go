@@ -13,21 +13,21 @@ import (
 )
 
 // Two of the processes that run a Worker are guards. Together they look once a second for due
-// operations and for the owners of operations in progress. The Worker of the guard takes over what
-// is due. If that Worker has no room or lacks the definition, the guard notifies the other
-// processes.
+// operations and for the processes that own operations in progress. The Worker of the guard claims
+// the due operations. If that Worker has no room or lacks the definition, the guard notifies the
+// other processes.
 //
-// While other processes own operations, both guards check 20 times a second whether the owners
-// still hold their locks. Another process then resumes the operations of a killed process at once.
+// While other processes own operations, both guards check 20 times a second whether these owners
+// still have their locks. If an owner was killed, another process resumes its operations at once.
 // There are two guards so that each notices the death of the other. A guard polls the locks instead
-// of waiting for one, because the snapshot of such a wait would hold up vacuum.
+// of waiting for a lock, because the snapshot of a waiting statement would hold up vacuum.
 const (
-	guardTick    = 50 * time.Millisecond // between two checks of the owners' locks
-	guardLists   = time.Second           // between two looks for due operations and owners
+	guardTick    = 50 * time.Millisecond // the time between two checks of the owners' locks
+	guardLists   = time.Second           // the time between two looks for due operations and owners
 	ownerMemory  = 30 * time.Second      // how long an owner is watched after it was last seen to own an operation
-	guardLimit   = 5 * time.Second       // limit of one look; a guard that cannot look resigns
-	idleFactor   = 4                     // seconds between two looks of all processes together without a guard
-	maxIdlePause = 5 * time.Minute       // maximum pause of one process
+	guardLimit   = 5 * time.Second       // the timeout of one look; if a look fails, the guard resigns
+	idleFactor   = 4                     // without a guard: the seconds between two looks of all processes together
+	maxIdlePause = 5 * time.Minute       // without a guard: the maximum time between two looks of one process
 )
 
 // guard is the role of a session as one of the guards, or as a candidate.
@@ -37,12 +37,12 @@ type guard struct {
 	slot      int               // 1 or 2; 0 if the session is no guard
 	resigned  bool              // a look has failed, so another process should be the guard
 	owners    map[int]time.Time // by instance: when the instance last owned an operation
-	processes int               // number of processes with a session; 0 if unknown
+	processes int               // the number of processes with a session; 0 if unknown
 	tryAt     time.Time         // when the session tries to become a guard
 
-	// Only the goroutine of the session uses these.
+	// Only the goroutine of the session uses the fields below.
 	listens bool
-	late    int // how often to wake the Workers again: rollbacks of a killed process hold locks for a moment
+	late    int // how many more times to wake the Workers: the rollback of a killed process keeps row locks for a moment
 }
 
 func newGuard() *guard {
@@ -91,7 +91,7 @@ func (g *guard) setOwners(owners []int, processes int) {
 func (g *guard) handleNotification(names string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if names == guardWanted && g.slot == 0 { // a guard receives its own notification before it has stood down
+	if names == guardWanted && g.slot == 0 { // a guard that stands down also receives guardWanted, and still has its slot then
 		g.tryAt = time.Now().Add(guardLists/2 + jitter(guardLists/2))
 	}
 	for worker := range g.workers {
@@ -108,9 +108,9 @@ func (g *guard) wakeWorkers() {
 	}
 }
 
-// idlePause returns the pause between two looks for due operations. A process makes them in case no
-// guard does. The pause grows with the number of processes. If that number is unknown, the pause is
-// unit, which stands for a second.
+// idlePause returns how long a process waits between two looks for due operations. A process looks
+// even if there is a guard, in case the guard fails. The pause grows with the number of processes.
+// If that number is unknown, the pause is unit, which stands for a second.
 func (g *guard) idlePause(unit time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,29 +129,31 @@ func (g *guard) pauseOf(unit time.Duration) time.Duration {
 // jitter returns a random pause below limit.
 func jitter(limit time.Duration) time.Duration { return rand.N(max(limit, 1)) }
 
-// pause returns how long the session may wait before it calls act, at limit limit.
+// pause returns how long the session may wait before the next call of act. The result is never
+// above limit.
 func (g *guard) pause(limit time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.slot > 0 && (len(g.owners) > 0 || g.late > 0):
 		return guardTick
-	case g.slot > 0 || g.tryAt.IsZero() || len(g.workers) == 0: // this may change without a notification
+	case g.slot > 0 || g.tryAt.IsZero() || len(g.workers) == 0: // the slot, tryAt and the Workers may change without a notification
 		return min(limit, guardLists/4)
 	}
 	return max(min(limit, time.Until(g.tryAt)), time.Millisecond)
 }
 
-// act does the work of a guard that is due. It reports whether it has sent a statement.
+// act does the next piece of work of a guard or of a candidate, if some is due. It reports whether
+// it has sent a statement.
 func (g *guard) act(ctx context.Context, s *session.Session) (asked bool, err error) {
 	g.mu.Lock()
 	slot, wanted, resigned, wish := g.slot, len(g.workers) > 0, g.resigned, g.tryAt
 	owners := slices.Sorted(maps.Keys(g.owners))
 	g.mu.Unlock()
-	// In this order: stand down, listen for notifications, try to become a guard, and do what a guard
-	// does.
+	// The order of the cases is: stand down, listen for notifications, try to become a guard, and
+	// do the work of a guard.
 	switch {
-	case slot > 0 && (!wanted || resigned): // another process may be the guard
+	case slot > 0 && (!wanted || resigned): // let another process become the guard
 		g.becomes(&db.StandGuardRow{})
 		return true, s.Query(ctx, db.StandDown{Slot: slot})
 	case wanted && !g.listens:
@@ -174,7 +176,7 @@ func (g *guard) act(ctx context.Context, s *session.Session) (asked bool, err er
 	return true, g.checkOwners(ctx, s, owners)
 }
 
-// becomes sets the slot of the session.
+// becomes sets the slot of the session to stand.Slot, which is 0 if the session is no guard.
 func (g *guard) becomes(stand *db.StandGuardRow) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -188,7 +190,8 @@ func (g *guard) becomes(stand *db.StandGuardRow) {
 	}
 }
 
-// checkOwners wakes the Workers if owners no longer hold their locks.
+// checkOwners checks the locks of the owners. If an owner no longer has its lock, checkOwners wakes
+// the Workers.
 func (g *guard) checkOwners(ctx context.Context, s *session.Session, owners []int) error {
 	see := db.SeeGone{Instances: owners}
 	if err := s.Query(ctx, &see); err != nil || len(see.Gone) == 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// lease keeps a process visible without a session: behind a pooler, or after a session was refused.
-// It expires unless it is renewed.
+// lease keeps a process visible without a session, either behind a pooler or after a session was
+// refused. It expires unless it is renewed.
 type lease struct {
 	engine   *txn.Engine
 	instance int
@@ -22,9 +22,9 @@ type lease struct {
 const (
 	leaseTTL      = 30 * time.Second
 	renewPause    = 10 * time.Second
-	sessionPause  = 2 * time.Second // between two attempts to open a session
+	sessionPause  = 2 * time.Second // the time between two attempts to open a session
 	renewLimit    = 8 * time.Second
-	leaseValidity = 20 * time.Second // how long after a renewal this process relies on it
+	leaseValidity = 20 * time.Second // how long after a renewal this process relies on the lease
 )
 
 func openLease(ctx context.Context, engine *txn.Engine, denied bool) (*lease, error) {
@@ -42,11 +42,11 @@ func newLease(engine *txn.Engine, instance int, denied bool) *lease {
 
 func (l *lease) renewal() txn.Request { return db.RenewLease{Instance: l.instance, TTL: leaseTTL} }
 
-// keep renews the lease until done is closed, a session takes over, or renewals have failed for
-// leaseValidity. The validity counts from the time at which a renewal was sent. The database renews
-// the lease after that time, so the process never relies on its lease for too long. Between two
-// renewals keep tries to open a session, if one may become available: other processes notice the
-// death of a process with a lease only when the lease expires.
+// keep renews the lease until done is closed, a session replaces it, or renewals have failed for
+// leaseValidity. leaseValidity counts from the time at which a renewal was sent. The database
+// counts the lease from a later time, so the lease does not expire while the process relies on it.
+// With a lease, other processes notice the death of this process only when the lease expires. keep
+// therefore tries to open a session between two renewals, unless no session will be available.
 func (l *lease) keep(done <-chan struct{}) (next visibility) {
 	for {
 		pause := renewPause - time.Since(l.renewed)
@@ -61,9 +61,9 @@ func (l *lease) keep(done <-chan struct{}) (next visibility) {
 			return nil
 		case <-timer.C:
 		}
-		// A renewal that is due soon comes before an attempt to open a session, which may take long.
+		// An attempt to open a session may take long, so a renewal that is due soon comes first.
 		for sent := time.Now(); sent.Sub(l.renewed) >= renewPause-sessionPause; sent = time.Now() {
-			if sent.Sub(l.renewed) > leaseValidity { // others may have taken over the operations
+			if sent.Sub(l.renewed) > leaseValidity { // other processes may have taken over the operations
 				return nil
 			}
 			if l.bounded(l.renewal()) == nil {
@@ -78,8 +78,9 @@ func (l *lease) keep(done <-chan struct{}) (next visibility) {
 	}
 }
 
-// handOver returns a session that takes over, if one is available. The session holds its lock
-// before the lease ends. If ending the lease fails, the lease expires.
+// handOver returns a session that replaces the lease, if a session is available. The session takes
+// its lock before the lease ends. If the statement that ends the lease fails, the lease expires
+// later.
 func (l *lease) handOver() visibility {
 	if l.denied {
 		return nil

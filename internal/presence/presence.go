@@ -1,14 +1,15 @@
 // Package presence makes a process visible to other processes, so that they do not take over its
-// operations. It also detects that another process is gone.
+// operations. It also detects that another process has died.
 //
-// A process shows itself as an [Instance], which has a unique number. It holds one connection
-// beside the pool, and on that connection an advisory lock on its number: a session. If the process
-// is killed, the server releases the lock within milliseconds. Behind a pooler there are no
-// sessions, and a lease of 30 seconds takes their place. Correctness does not rest on this: every
-// commit of an operation is fenced by its epoch.
+// A process is visible as an [Instance], which has a unique number. The process opens a connection
+// outside the pool, and takes an advisory lock on the number there. This connection is a session.
+// If the process is killed, the server releases the lock within milliseconds. Behind a pooler a
+// process cannot have a session, and uses a lease instead: a row that expires after 30 seconds
+// unless it is renewed. Correctness does not depend on presence, because a commit of an operation
+// fails if another process has claimed the operation.
 //
 // Two of the processes that run a Worker are guards. They watch the locks of the processes that own
-// operations, and find what is due: see [Watcher].
+// operations, and look for due operations: see [Watcher].
 package presence
 
 import (
@@ -24,24 +25,26 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// ErrLost is the cause of canceled contexts in a process that other processes no longer see.
+// ErrLost is the cause with which contexts are canceled in a process that other processes no longer
+// see.
 var ErrLost = errors.New("operation: other processes no longer see this one")
 
-// Instance is this process as other processes see it, until it is lost.
+// Instance is this process as other processes see it. It is lost when its session or lease has
+// ended.
 type Instance struct {
 	presence  *presence
 	Number    int
 	done      chan struct{} // closed when the instance is no longer needed
 	gone      chan struct{} // closed when other processes no longer see the instance
-	claimLock chan struct{} // holds a token unless WithClaimLock runs
-	single    bool          // it belongs to one operation, which ends it
-	confirmed bool          // its lease is committed; used only if single
+	claimLock chan struct{} // has a token unless WithClaimLock is running
+	single    bool          // the instance belongs to one operation, and ends with it
+	confirmed bool          // the lease of the instance is committed; used only if single
 
 	mu        sync.Mutex
 	keeper    visibility
 	lost      bool
-	looksLeft int       // how many more looks for leaked operations follow soon
-	lookedAt  time.Time // the last look for leaked operations
+	looksLeft int       // how many more times releaseLeaked looks for operations soon
+	lookedAt  time.Time // when releaseLeaked last looked for operations
 	running   map[string]context.CancelCauseFunc
 }
 
@@ -87,18 +90,18 @@ func (i *Instance) guard() *guard {
 	return nil
 }
 
-// WakeWorkers makes the Workers of this process look for due operations, if the instance has a
-// session.
+// WakeWorkers makes the Workers of this process look for due operations. Without a session it does
+// nothing.
 func (i *Instance) WakeWorkers() {
 	if g := i.guard(); g != nil {
 		g.wakeWorkers()
 	}
 }
 
-// presence is what this process shows to one database.
+// presence manages the instance of this process in one database.
 type presence struct {
 	engine *txn.Engine
-	making chan struct{} // holds a token unless a session is being opened
+	making chan struct{} // has a token unless a session is being opened
 
 	mu      sync.Mutex
 	current *Instance
@@ -108,7 +111,7 @@ type presence struct {
 	denied  bool      // the refusal is permanent, as with a pooler in front of the server
 }
 
-// idleTime is how long a presence is kept that no operation uses.
+// idleTime is how long a presence is kept after its last use.
 const idleTime = 5 * time.Second
 
 var (
@@ -128,7 +131,8 @@ func presenceOf(engine *txn.Engine) *presence {
 	return p
 }
 
-// Adopt returns the instance of this process, and makes one if there is none. Release must follow.
+// Adopt returns the instance of this process, and makes one if there is none. The caller must call
+// Release.
 func Adopt(ctx context.Context, engine *txn.Engine) (*Instance, error) {
 	p := presenceOf(engine)
 	p.use(1)
@@ -140,11 +144,12 @@ func Adopt(ctx context.Context, engine *txn.Engine) (*Instance, error) {
 	return i, nil
 }
 
-// Retain counts one more user of the instance. Release must follow.
+// Retain counts one more user of the instance. The caller must call Release once more.
 func (i *Instance) Retain() { i.presence.use(1) }
 
-// IdlePause returns the pause between two looks for due operations. This process makes them in case
-// no guard does. It reports false without a session.
+// IdlePause returns how long this process waits between two looks for due operations. The process
+// looks even if there is a guard, in case the guard fails. unit stands for a second. Without a
+// session IdlePause reports false.
 func (i *Instance) IdlePause(unit time.Duration) (time.Duration, bool) {
 	g := i.guard()
 	if g == nil {
@@ -161,7 +166,7 @@ func (i *Instance) Release() {
 	i.presence.use(-1)
 }
 
-// use adds n to the number of users. If there is none left, the presence ends after idleTime.
+// use adds n to the number of users. If no user is left, the presence ends after idleTime.
 func (p *presence) use(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,8 +197,8 @@ func (p *presence) end() {
 }
 
 // get returns the current instance, or makes one with a session. If no session is available, it
-// makes one with a lease. If that fails as well, the server is unavailable, and the next call tries
-// a session again.
+// makes one with a lease. If the lease fails, too, the server is unavailable, and the next call
+// tries to open a session again.
 func (p *presence) get(ctx context.Context) (*Instance, error) {
 	if i, err := p.inSession(ctx); i != nil || err != nil {
 		return i, err
@@ -212,15 +217,15 @@ func (p *presence) get(ctx context.Context) (*Instance, error) {
 	return i, nil
 }
 
-// leased returns the instance of a lease.
+// leased returns a new instance with the lease l.
 func (p *presence) leased(l *lease) *Instance {
 	i := newInstance(p, l.instance, l)
 	l.session = i.session
 	return i
 }
 
-// session opens a session with the number of the instance, which replaces its lease. The instance
-// keeps its operations. session returns nil for the lease of a single operation.
+// session opens a session that replaces the lease of the instance. The instance keeps its number
+// and its operations. If the instance belongs to a single operation, session returns nil.
 func (i *Instance) session() (visibility, error) {
 	if i.presence.currentInstance() != i {
 		return nil, nil
@@ -233,7 +238,8 @@ func (i *Instance) session() (visibility, error) {
 	return s, nil
 }
 
-// sessionRetryPause is the pause before a process tries to open a session again.
+// sessionRetryPause is how long a process waits after a refusal before it tries to open a session
+// again.
 const sessionRetryPause = 10 * time.Second
 
 // inSession returns the current instance, or makes one with a session. It returns nil if no session
@@ -287,7 +293,8 @@ func (p *presence) isDenied() bool {
 	return p.denied
 }
 
-// show makes i the current instance. If there is one already, it returns that instead.
+// show makes i the current instance and returns nil. If there is a current instance already, show
+// returns that one and does not use i.
 func (p *presence) show(i *Instance) (other *Instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -326,8 +333,9 @@ func (i *Instance) lose() {
 	}
 }
 
-// A leak is followed by leakLooks looks for leaked operations, leakLookPause apart. Without a leak
-// there is one look every rareLookPause.
+// An operation is leaked if this instance owns it according to the database, but does not work on
+// it. After a possible leak, releaseLeaked looks for such operations leakLooks times, leakLookPause
+// apart. Otherwise it looks once every rareLookPause.
 const (
 	leakLookPause = time.Second
 	leakLookLimit = 2 * time.Second
@@ -335,8 +343,9 @@ const (
 	rareLookPause = 5 * time.Minute
 )
 
-// releaseLeaked releases operations that the database records as owned by this instance but that
-// are not on its list. A release has failed, or the acknowledgement of a claim was lost.
+// releaseLeaked releases operations that this instance owns according to the database, but that are
+// not on its list. This happens if a release has failed, or if the acknowledgement of a claim was
+// lost.
 func (i *Instance) releaseLeaked() {
 	ticker := time.NewTicker(leakLookPause)
 	defer ticker.Stop()
@@ -370,8 +379,8 @@ func (i *Instance) lookIsDue() bool {
 	return true
 }
 
-// Enter adds an operation to the list of those in progress. It reports false if the instance is
-// lost.
+// Enter adds an operation to the list of operations in progress. When the instance is lost, it
+// calls cancel. If the instance is lost already, Enter reports false.
 func (i *Instance) Enter(operation string, cancel context.CancelCauseFunc) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -382,8 +391,8 @@ func (i *Instance) Enter(operation string, cancel context.CancelCauseFunc) bool 
 	return true
 }
 
-// WithClaimLock runs f while no other goroutine of this process claims operations. During a claim
-// the list and the database differ, so releaseLeaked must not run.
+// WithClaimLock runs f while no other goroutine of this process claims operations. releaseLeaked
+// also waits, because the list and the database differ during a claim.
 func (i *Instance) WithClaimLock(ctx context.Context, f func() error) error {
 	select {
 	case <-i.claimLock:
@@ -394,8 +403,8 @@ func (i *Instance) WithClaimLock(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// Reserve adds an operation to the list before it is claimed. It reports false if the operation is
-// on the list already.
+// Reserve adds an operation to the list before the operation is claimed. It reports false if the
+// operation is on the list already.
 func (i *Instance) Reserve(operation string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -413,15 +422,15 @@ func (i *Instance) Leave(operation string) {
 	delete(i.running, operation)
 }
 
-// LeaveUnreleased removes an operation that the database may still record as owned by this
-// instance.
+// LeaveUnreleased removes an operation from the list although this instance may still own it
+// according to the database. releaseLeaked releases the operation later.
 func (i *Instance) LeaveUnreleased(operation string) {
 	i.Leave(operation)
 	i.Leak()
 }
 
-// Leak notes that the database may record operations as owned by this instance that are not on the
-// list.
+// Leak makes releaseLeaked look for operations soon, because this instance may own operations that
+// are not on its list.
 func (i *Instance) Leak() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -446,14 +455,13 @@ func (i *Instance) List() []string {
 	return ids
 }
 
-// AdoptIn is Adopt for the holder of a transaction. If no session is available, it returns an
-// instance for one operation. The lease of that instance becomes visible when the transaction is
-// committed, and Confirm must follow.
+// AdoptIn is Adopt for a caller that has an open transaction. If no session is available, AdoptIn
+// returns an instance for one operation. The lease of that instance becomes visible with the COMMIT
+// of the transaction, and the caller must then call Confirm.
 //
-// An operation without a commit holds a connection of the pool when its process first has to show
-// itself. AdoptIn must not wait for another connection, because the other connections may all be
-// held by operations that wait, too. Behind a pooler it must not wait for a session of the server
-// either.
+// Before its first commit an operation has a connection of the pool. AdoptIn must not wait for
+// another connection, because all others may be used by operations that wait, too. Behind a pooler
+// it must not wait for a session of the server for the same reason.
 func AdoptIn(ctx context.Context, engine *txn.Engine, tx *txn.Tx) (*Instance, error) {
 	p := presenceOf(engine)
 	p.use(1)
@@ -488,8 +496,8 @@ func (p *presence) getIn(ctx context.Context, tx *txn.Tx) (*Instance, error) {
 	return i, nil
 }
 
-// Confirm notes that the lease of the instance is committed. The instance becomes that of the
-// process if there is no other.
+// Confirm is called after the COMMIT that makes the lease of the instance visible. If the process
+// has no other instance, this one becomes the instance of the process.
 func (i *Instance) Confirm() {
 	if !i.single || i.confirmed {
 		return
@@ -501,7 +509,7 @@ func (i *Instance) Confirm() {
 
 // visibility keeps an instance visible: a session or a lease.
 type visibility interface {
-	// keep returns when the instance is no longer visible, or done is closed. next takes over, if
-	// not nil.
+	// keep keeps the instance visible until done is closed, or the session or lease is lost. If
+	// next is not nil, it takes the place of this visibility.
 	keep(done <-chan struct{}) (next visibility)
 }

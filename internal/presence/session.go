@@ -12,13 +12,13 @@ import (
 	"github.com/idem-go/idem/internal/session"
 )
 
-// watched is the session of a process. A guard sends only short statements on it: during a
-// statement the server does not notice that its client is gone.
+// watched is the session of this process. Only short statements are sent on it: while the server
+// executes a statement, it does not notice that its client has died.
 type watched struct {
 	*session.Session
 	guard *guard
 	busy  func() bool // reports whether operations are in progress in this process
-	asked time.Time   // when the server last answered
+	asked time.Time   // when a statement or a ping was last sent
 }
 
 const (
@@ -36,9 +36,9 @@ func openSession(ctx context.Context, pool *pgxpool.Pool, instance int) (*watche
 	return &watched{Session: s, guard: newGuard(), asked: time.Now()}, nil
 }
 
-// keepAlive turns on TCP keepalive, by which the kernel notices a server that has vanished and has
-// not closed the connection. AppearInSession does the same on the server. An idle session need not
-// send statements for that.
+// keepAlive turns on TCP keepalive, so that the kernel notices if the server vanishes without
+// closing the connection. An idle session need not send statements for this. The request
+// AppearInSession turns on keepalive at the server.
 func keepAlive(conn net.Conn) {
 	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = wrapped.NetConn()
@@ -88,7 +88,7 @@ func (s *watched) waitForNotification(ctx context.Context) error {
 	return err
 }
 
-// act does the work of a guard, or pings the server.
+// act does the work of a guard. If nothing was sent for some time, act pings the server.
 func (s *watched) act(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()

@@ -15,14 +15,14 @@ import (
 type guardLoop struct {
 	engine *txn.Engine
 	worker *Watcher
-	turn   time.Duration // between a look of one guard and the next look of the other
+	turn   time.Duration // the time between a look of one guard and the next look of the other guard
 }
 
 // run takes part in the election of guards until ctx ends.
 func (l *guardLoop) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		i, err := Adopt(ctx, l.engine)
-		if err != nil { // the Worker meets the same error and logs it
+		if err != nil { // the Worker gets the same error and logs it
 			_ = txn.Sleep(ctx, guardLists)
 			continue
 		}
@@ -34,13 +34,14 @@ func (l *guardLoop) run(ctx context.Context) {
 				l.notify(ctx, guardWanted)
 			}
 		} else {
-			l.wait(ctx, i, guardLists) // a session may take the place of the lease
+			l.wait(ctx, i, guardLists) // a session may replace the lease later
 		}
 		i.Release()
 	}
 }
 
-// watch looks while the session is a guard, until the instance is lost.
+// watch looks for due operations whenever the session is a guard. It returns when the instance is
+// lost or ctx has ended.
 func (l *guardLoop) watch(ctx context.Context, i *Instance, g *guard) {
 	var last db.WatchRow
 	for pause := guardLists; l.wait(ctx, i, pause); {
@@ -67,9 +68,9 @@ func (l *guardLoop) watch(ctx context.Context, i *Instance, g *guard) {
 	}
 }
 
-// untilTurn returns the pause before the next look of the guard. The pause is one turn if there is
-// no second guard, or if due operations have owners. Otherwise the two guards look alternately, at
-// times that are multiples of a turn by the clock of the database.
+// untilTurn returns the pause before the next look of this guard. If there is no second guard, or
+// if operations are in progress, the pause is one turn. Otherwise the two guards look alternately,
+// at multiples of turn by the database's clock.
 func untilTurn(seen *db.WatchRow, slot int, turn time.Duration) time.Duration {
 	if seen.Busy || seen.Guards < 2 {
 		return turn
@@ -78,8 +79,8 @@ func untilTurn(seen *db.WatchRow, slot int, turn time.Duration) time.Duration {
 	return 2*turn - into%(2*turn)
 }
 
-// look reads what is due and who owns operations. The caller does not log its error, because the
-// Worker gets the same error and logs it.
+// look reads which operations are due and which instances own operations. The caller does not log
+// the error of look, because the Worker gets the same error and logs it.
 func (l *guardLoop) look(ctx context.Context, i *Instance) (*db.WatchRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardLimit)
 	defer cancel()
@@ -88,7 +89,8 @@ func (l *guardLoop) look(ctx context.Context, i *Instance) (*db.WatchRow, error)
 	return &watch.WatchRow, err
 }
 
-// find wakes the Worker if it can take over what is due, and notifies other processes of the rest.
+// find wakes the Worker if the Worker can claim due operations. It notifies other processes of the
+// other due operations.
 func (l *guardLoop) find(ctx context.Context, g *guard, seen, last *db.WatchRow) {
 	rest := l.unclaimed(seen, last)
 	switch {
@@ -100,10 +102,9 @@ func (l *guardLoop) find(ctx context.Context, g *guard, seen, last *db.WatchRow)
 	}
 }
 
-// unclaimed wakes the Worker if it can take over what is due, and returns the names of due
-// operations for other processes. These are names for which the Worker has no definition or no
-// room, and names of operations that were already due at the last look and that the Worker has not
-// taken over.
+// unclaimed wakes the Worker if the Worker can claim due operations. It returns the names of due
+// operations that other processes should claim. The Worker has no definition or no room for these
+// names, or an operation of the name was already due at the last look.
 func (l *guardLoop) unclaimed(seen, last *db.WatchRow) string {
 	if seen.More {
 		poke(l.worker.due)
@@ -122,7 +123,8 @@ func (l *guardLoop) unclaimed(seen, last *db.WatchRow) string {
 	return strings.Join(rest, "\n")
 }
 
-// wait pauses. It reports false if ctx has ended or the instance is lost.
+// wait waits for the pause, or until the Watcher asks for a look. It reports false if ctx has ended
+// or the instance is lost.
 func (l *guardLoop) wait(ctx context.Context, i *Instance, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -137,39 +139,40 @@ func (l *guardLoop) wait(ctx context.Context, i *Instance, pause time.Duration) 
 	return false
 }
 
-// notify notifies all processes of names.
+// notify sends a notification with names to all processes.
 func (l *guardLoop) notify(ctx context.Context, names string) {
 	if len(names) > maxNotification {
 		names = anyName
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), guardLimit)
 	defer cancel()
-	_ = l.engine.Query(ctx, db.Tell{Names: names}) // after an error the next look of a guard repeats it
+	_ = l.engine.Query(ctx, db.Tell{Names: names}) // after an error, the next look of a guard notifies again
 }
 
-// Watcher connects a Worker with the guard of its session.
+// Watcher connects a Worker with the guard in the session of its process.
 type Watcher struct {
 	due   chan struct{}          // has a value if the Worker has to look for due operations
-	watch chan struct{}          // has a value if the guard loop has to look
+	watch chan struct{}          // has a value if the guard loop has to look at once
 	knows func(name string) bool // reports whether the Worker has the definition
 	full  atomic.Bool            // the Worker has no room
 }
 
-// NewWatcher returns the watcher of a Worker. knows reports whether the Worker has the definition
-// of a name.
+// NewWatcher returns the Watcher of a Worker. knows reports whether the Worker has the definition
+// of a given name.
 func NewWatcher(knows func(name string) bool) *Watcher {
 	return &Watcher{due: make(chan struct{}, 1), watch: make(chan struct{}, 1), knows: knows}
 }
 
-// Run makes the process a candidate for guard until ctx ends. A guard looks once a turn.
+// Run makes the process a candidate for guard until ctx ends. If the process is a guard, Run looks
+// for due operations. turn limits the time between two looks.
 func (s *Watcher) Run(ctx context.Context, engine *txn.Engine, turn time.Duration) {
 	(&guardLoop{engine, s, min(guardLists, turn)}).run(ctx)
 }
 
-// Due has a value when the Worker has to look for due operations.
+// Due returns a channel that has a value when the Worker has to look for due operations.
 func (s *Watcher) Due() <-chan struct{} { return s.due }
 
-// SetFull says whether the Worker has no room for more operations.
+// SetFull stores whether the Worker has no room for more operations.
 func (s *Watcher) SetFull(full bool) {
 	if !s.full.Swap(full) && full {
 		poke(s.watch)
@@ -183,12 +186,12 @@ func poke(c chan<- struct{}) {
 	}
 }
 
-// The notifications of a guard, apart from names of due operations. anyName stands for names that
-// are too long for one notification. busyAgain makes the other guard watch owners again.
-// guardWanted says that a slot is free.
+// The notifications that a guard sends, apart from names of due operations. anyName replaces names
+// that are too long for one notification. busyAgain makes the other guard look at the owners again.
+// guardWanted says that a process can become a guard.
 //
-// Only guards notify, about once a second. Postgres commits notifying transactions one after the
-// other, so no commit of an operation may notify.
+// Postgres commits transactions that notify one after the other. Therefore only guards notify,
+// about once a second, and no commit of an operation notifies.
 const (
 	guardWanted     = ""
 	anyName         = "#" // no definition has that name

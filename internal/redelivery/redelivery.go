@@ -1,8 +1,9 @@
 // Package redelivery passes the IDs of messages that may be redeliveries from a relay to a
 // Publisher of this module.
 //
-// A relay marks each message that it has passed to a Publisher before. An earlier call with that
-// message may have ended the process, so a Publisher can handle the message apart from the others.
+// A relay marks each message that it has passed to a Publisher before. The earlier call of the
+// Publisher may have ended the process because of the message. A Publisher can therefore handle a
+// marked message apart from the others.
 package redelivery
 
 import "context"

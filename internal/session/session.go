@@ -1,6 +1,6 @@
-// Package session shows that a process is alive. A session is a connection beside the pool that
-// holds an advisory lock on the number of the process. The server releases the lock as soon as it
-// notices that the process is gone, which is at once if the process was killed.
+// Package session shows that a process is alive. A session is a connection outside the pool, on
+// which the process has an advisory lock on its number. The server releases the lock when it
+// notices that the process is gone. If the process was killed, the server notices this at once.
 package session
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Session is a connection that holds the lock on Instance.
+// Session is a connection that has the advisory lock on the number Instance.
 type Session struct {
 	Conn     *pgx.Conn
 	Instance int
 }
 
-// Appearance is the request that takes the lock and sets up the session. Holds reports whether the
-// lock was taken.
+// Appearance is the request that takes the lock of an instance and sets up the session. Holds
+// reports whether the request has taken the lock.
 type Appearance interface {
 	txn.Request
 	Holds() bool
@@ -41,8 +41,8 @@ func IsDenied(err error) bool {
 
 const dialLimit = 10 * time.Second
 
-// Open connects to the database of pool, outside the pool. The session holds the lock of the given
-// instance, or of a new instance if instance is 0.
+// Open connects to the database of pool, outside the pool. It sends the request that appearance
+// returns, which takes the lock of the given instance. If instance is 0, Open takes a new number.
 func Open(ctx context.Context, pool *pgxpool.Pool, instance int, appearance func(instance int) Appearance) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
@@ -52,7 +52,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, instance int, appearance func
 			return nil, err
 		}
 	}
-	config.ConnConfig.OnNotification = nil // the pool's handler would take the notifications of this session
+	config.ConnConfig.OnNotification = nil // the handler of the pool must not get the notifications of this session
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (s *Session) appear(ctx context.Context, appearance func(instance int) Appe
 	return nil
 }
 
-// Query makes one round trip. After an error it closes the session.
+// Query sends the requests in one round trip. After an error it closes the session.
 func (s *Session) Query(ctx context.Context, requests ...txn.Request) error {
 	err := txn.Ask(ctx, s.Conn, requests...)
 	if err != nil {

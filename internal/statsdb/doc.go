@@ -1,3 +1,3 @@
-// Package statsdb holds the statements of package stats as typed requests. The statements are
-// generated from queries/stats.
+// Package statsdb has the SQL statements of package stats as typed requests. The requests are
+// generated from the queries in queries/stats.
 package statsdb

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// link is the stored form of one error in the chain of a step's error.
+// link is the stored form of one error: the error of a step, or an error that it wraps.
 type link struct {
-	Type  string          `json:"type"` // with its package path
+	Type  string          `json:"type"` // the type of the error, with its package path
 	Text  string          `json:"text"`
 	Value json.RawMessage `json:"value,omitempty"`
-	Known string          `json:"known,omitempty"` // how the error is restored: a name, byText or byJSON; "" if it is not known
+	Known string          `json:"known,omitempty"` // how the error is restored: the name of an error in the Set, byText or byJSON; "" if the error is not restored
 }
 
-// restored is a stored error of a step, in the form in which the function of an operation gets it.
-// errors.Is finds the errors of the chain by type and text. errors.As finds those that JSON can
-// represent. An error that a Set has restored is returned by Unwrap.
+// restored is the error of a step, decoded from its stored form. The function of an operation gets
+// it. errors.Is finds the errors in its chain by type and text. errors.As finds errors that can be
+// decoded from JSON. Unwrap returns the errors that a Set has restored.
 type restored struct {
 	text  string
 	chain []link
@@ -44,7 +44,7 @@ func (l *link) is(target error) bool {
 	return l.Type == nameOf(reflect.TypeOf(target)) && l.Text == Text(target)
 }
 
-// As sets target to the error of its type, if the chain has one that can be decoded.
+// As sets target to an error of the chain that has the type of target and can be decoded.
 func (e *restored) As(target any) bool {
 	value := reflect.ValueOf(target)
 	if value.Kind() != reflect.Pointer || value.IsNil() {
@@ -87,8 +87,8 @@ func isEmpty(decoded reflect.Value) bool {
 	return decoded.IsZero()
 }
 
-// nameOf returns a name that differs for all types: package names and type names repeat, package
-// paths do not.
+// nameOf returns a name that no other type has. The name contains the package path, because two
+// packages may have types of the same name.
 func nameOf(t reflect.Type) string {
 	switch {
 	case t.Name() == "" && t.Kind() == reflect.Pointer:
@@ -99,7 +99,7 @@ func nameOf(t reflect.Type) string {
 	return t.PkgPath() + "." + t.Name()
 }
 
-// maxText limits the bytes that are stored of the text of an error.
+// maxText is the maximum number of bytes that are stored of the text of an error.
 const maxText = 4096
 
 // Text returns the text of err in valid UTF-8, truncated. It returns an empty text if Error panics,

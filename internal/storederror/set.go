@@ -17,17 +17,17 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Set lists errors that are restored as the same value or type.
+// Set is a list of errors that are restored as the same value or type.
 type Set []Named
 
-// Named is an error value, or an example of an error type. A value is stored as its name. Without a
-// name, as for errors of the program, it is stored as its type and text.
+// Named is an error value, or an example of an error type. If a value has a Name, the name is
+// stored. The errors of a program have no Name, and are stored by type and text.
 type Named struct {
 	Name string
 	error
 }
 
-// Name returns err with the name under which it is stored. The meaning of a name must never change.
+// Name returns err with the name that is stored for it. The meaning of a name must never change.
 func Name(name string, err error) Named { return Named{name, err} }
 
 // Common are the errors of other packages that are in every Set.
@@ -41,10 +41,10 @@ var Common = Set{
 	{"", syscall.Errno(0)}, {"", &pgconn.PgError{}}, {"", &net.DNSError{}},
 }
 
-// How an error without a name is restored. The values are stored.
+// How an error without a Name is restored. The database has these words, so they must not change.
 const (
-	byText = "itself" // it is one of the values
-	byJSON = "like"   // it is decoded into its type
+	byText = "itself" // the error is a value in the Set, and is found by type and text
+	byJSON = "like"   // the type of the error is in the Set, and the error is decoded from JSON
 )
 
 // Confuses reports whether the stored form of err would be taken for another error of the set.
@@ -112,8 +112,9 @@ func (k Set) fromJSON(l *link) error {
 	return nil
 }
 
-// variant returns t, a pointer to t, or what t points to: the one that has the name and is an
-// error. An example may be any of these.
+// variant returns the type of the given name, which is t, a pointer to t, or the type that t points
+// to. It returns nil if none of them has the name and is an error. An example in a Set may have any
+// of these types.
 func variant(t reflect.Type, name string) reflect.Type {
 	types := []reflect.Type{t, reflect.PointerTo(t)}
 	if t.Kind() == reflect.Pointer {
@@ -133,11 +134,11 @@ func isSame(a, b error) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// maxJSON limits the bytes of the JSON of one error.
+// maxJSON is the maximum number of bytes of the JSON that is stored for one error.
 const maxJSON = 64 << 10
 
-// jsonOf returns the JSON of err. It returns nil if there is none, or too much. Methods of errors
-// may panic in Marshal, because they are not made for it.
+// jsonOf returns the JSON of err. It returns nil if err cannot be encoded, or if the JSON is longer
+// than maxJSON. json.Marshal may panic for an error, because errors are not made to be encoded.
 func jsonOf(err error) (value []byte) {
 	defer func() {
 		if recover() != nil {
@@ -166,8 +167,8 @@ func shortened(err error) error {
 	return &short
 }
 
-// decodeJSON decodes a number into a json.Number where the target is an interface. As a float64 the
-// number could lose digits.
+// decodeJSON decodes text into value. If a number is decoded into an interface, it becomes a
+// json.Number, because a float64 could lose digits.
 func decodeJSON(text []byte, value any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

@@ -1,6 +1,6 @@
 // Package storederror stores the errors of steps and restores them. The function of an operation
-// gets the restored error even in its first run. If it got the original there, it could find
-// something in the error that a later run does not find, and take another path.
+// gets the restored error even in its first run. If the first run got the original error, it could
+// find something in it that is not stored, and take another path than later runs.
 package storederror
 
 import (
@@ -18,7 +18,7 @@ import (
 // program and is not stored itself.
 type Mark interface {
 	error
-	// IsFinal reports whether the next attempt would have the same outcome. That is stored.
+	// IsFinal reports whether the next attempt would have the same outcome. This result is stored.
 	IsFinal() bool
 }
 
@@ -44,7 +44,7 @@ type stored struct {
 	Reject *bridge.Response `json:"reject,omitempty"`
 }
 
-// maxChain limits the bytes that are stored of the errors that an error wraps.
+// maxChain is the maximum number of bytes that are stored of all errors in the chain of an error.
 const maxChain = 1 << 18
 
 // Encode returns the stored form of err.
@@ -68,8 +68,8 @@ func (k Set) Encode(err error) []byte {
 	return text
 }
 
-// bounded returns the first errors of chain, up to maxChain bytes. An error may wrap those of many
-// steps.
+// bounded returns the first errors of chain, up to maxChain bytes. A chain may be long, because an
+// error may wrap the errors of many steps.
 func bounded(chain []link) []link {
 	size := 0
 	for i := range chain {
@@ -80,8 +80,9 @@ func bounded(chain []link) []link {
 	return chain
 }
 
-// Decode returns the stored error. It passes the error to final if it was final, and the rejection
-// to reject if it had one. The second error says why the stored error cannot be restored.
+// Decode returns the stored error. If the error was final, the result is what final returns for it.
+// If the error was a rejection, the result wraps what reject returns for the stored response. The
+// second result says why the stored error cannot be restored.
 func (k Set) Decode(text []byte, final func(error) error, reject func(bridge.Response) error) (error, error) {
 	var f stored
 	if err := json.Unmarshal(text, &f); err != nil {
@@ -124,7 +125,7 @@ func Storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(cut(text), "\x00", ""), "\uFFFD")
 }
 
-// walk calls visit for err and the errors that it wraps, at most 32.
+// walk calls visit for err and the errors that it wraps, for 32 errors at most.
 func walk(err error, visit func(error)) {
 	const most = 32
 	left := most
