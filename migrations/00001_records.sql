@@ -100,7 +100,7 @@ COMMENT ON COLUMN idem.sweeps.sweeper IS
 COMMENT ON COLUMN idem.sweeps.seen_at IS
     'The last sign of life of the sweeper (database clock). When it is too old, another run takes over.';
 COMMENT ON COLUMN idem.sweeps.waiting_for IS
-    'Why the sweep does not go on: replication, vacuum, pool or lock. NULL while it does.';
+    'Why the sweep does not go on: replication, vacuum or lock. NULL while it does.';
 COMMENT ON COLUMN idem.sweeps.started_at IS
     'When the sweep under way began (database clock). NULL if none is under way.';
 COMMENT ON COLUMN idem.sweeps.progressed_at IS

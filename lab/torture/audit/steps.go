@@ -231,7 +231,7 @@ func (b *book) checkBegun(o *operation) {
 		if o.hasEnded() && !unwanted && !o.isRecorded(step) && !(o.isSettled(step) && len(o.booked[step]) == 0) {
 			b.violates(o, rule.InDoubt, "the bank was asked for %s at %v, and that is not on record", step, e.At-b.options.Start)
 		}
-		if e.Refunds == "" && !o.isSettled(step) {
+		if e.Refunds == "" && !o.isSettled(step) && !o.isFoundNotMade(step) {
 			b.checkFront(o, step, e.At)
 		}
 	}
@@ -242,6 +242,16 @@ func (b *book) checkBegun(o *operation) {
 func (o *operation) isSettled(call string) bool {
 	return slices.ContainsFunc(o.moves, func(m *journal.Move) bool {
 		return m.State == "parked" && m.Reason == callInDoubt && m.ReasonStep == call
+	})
+}
+
+// isFoundNotMade reports whether the operation was released between two attempts at an Asked call,
+// and the call was not in doubt any more: the bank had answered that it was not made. New code may
+// then take another step before the next attempt.
+func (o *operation) isFoundNotMade(call string) bool {
+	policy, _, _, ok := o.policyOf(call)
+	return ok && policy == journal.Asked && slices.ContainsFunc(o.moves, func(m *journal.Move) bool {
+		return m.State == "running" && m.Owner == 0 && m.Step == call && m.Kind == ""
 	})
 }
 

@@ -17,7 +17,7 @@ func (b *book) checkUndos(o *operation) {
 	ran := slices.DeleteFunc(o.doings(), func(d doing) bool { return journal.Undone(d.step) == "" })
 	wanted := o.wanted()
 	for _, undo := range wanted {
-		if !slices.ContainsFunc(ran, func(d doing) bool { return d.step == undo.name }) && o.hasEnded() {
+		if !undo.optional && !slices.ContainsFunc(ran, func(d doing) bool { return d.step == undo.name }) && o.hasEnded() {
 			b.violates(o, rule.UndoneOnce, "%s has not run", undo.name)
 		}
 	}
@@ -45,6 +45,7 @@ func (b *book) checkUndos(o *operation) {
 
 // wantedUndo is an undo that has to run.
 type wantedUndo struct {
+	optional bool // Cancel WithoutCode may leave it out although a later undo of the step has run
 	name  string
 	value string // the value of its step; not compared if ""
 }
@@ -57,7 +58,7 @@ func (o *operation) wanted() (undos []wantedUndo) {
 			continue
 		}
 		for index := s.Undos - 1; index >= 0; index-- {
-			undo := wantedUndo{name: journal.UndoOf(s.Name, index)}
+			undo := wantedUndo{name: journal.UndoOf(s.Name, index), optional: o.row.WithoutCode && index < s.Undos-1}
 			if s.Kind == "tx" || s.Kind == "call" {
 				_ = json.Unmarshal([]byte(s.Value), &undo.value)
 			}

@@ -36,6 +36,7 @@ func Work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer 
 	working, cancel := context.WithCancel(stop)
 	go func() { ended <- operation.NewWorker(s.pool, worker, s.checkout, s.part).Run(working) }()
 	var full atomic.Bool
+	full.Store(true) // until the first answer: many processes live for a moment only
 	go s.watch(working, &full)
 	var callers sync.WaitGroup
 	for range c.Goroutines {
@@ -56,20 +57,20 @@ func Work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer 
 	return err
 }
 
-// watch sets full while callers must not begin new operations, because many are running. In a
-// longer queue, operations would wait longer than the limits of the audit allow. While the database
-// does not answer, the last count stays valid.
+// watch sets full while callers must not begin new operations, because 200 are running or 50 are due.
+// In a longer queue, operations would wait longer than the limits of the audit allow. While the
+// database does not answer, the last answer stays valid.
 func (s *shop) watch(ctx context.Context, full *atomic.Bool) {
-	const most = 100
-	const look = "SELECT count(*) FROM (SELECT FROM idem.operations WHERE state = 'running' AND kind <> 'child' LIMIT $1) AS o"
+	const look = "SELECT count(*) >= 200 OR count(*) FILTER (WHERE owner IS NULL AND wake_at <= now()) >= 50" +
+		" FROM idem.operations WHERE state = 'running' AND kind <> 'child'"
 	for ctx.Err() == nil {
 		bounded, cancel := context.WithTimeout(ctx, time.Second)
-		var running int
-		if err := s.pool.QueryRow(bounded, look, most).Scan(&running); err == nil {
-			full.Store(running >= most)
+		var busy bool
+		if err := s.pool.QueryRow(bounded, look).Scan(&busy); err == nil {
+			full.Store(busy)
 		}
 		cancel()
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
