@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -125,6 +126,63 @@ func TestDeaths_OthersDoNotCount(t *testing.T) {
 	}
 	fails = false
 	must(t, d.Resume(t.Context(), s.pool, id, sealed))
+}
+
+// A run of a suspect is repeated after a transient error. The suspect keeps its turn, so that the
+// outcome of its call is recorded although other suspects wait for the turn.
+func TestDeaths_SuspectKeepsItsTurn(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	const rivals = 4
+	ended, leave := make(chan struct{}), func() {}
+	rival := operation.Define("rival", func(*operation.Op, string) (idem.Response, error) {
+		<-ended
+		return created, nil
+	})
+	ids := s.startAll(rival, "1", "2", "3", "4")
+	var waiting sync.WaitGroup
+	letRivalsWait := func() {
+		for i := range rivals {
+			waiting.Go(func() {
+				for rival.Resume(t.Context(), s.pool, ids[i]) != nil && t.Context().Err() == nil {
+				}
+			})
+		}
+	}
+	calls, errorsLeft := 0, 2
+	d := define(func(op *operation.Op) error {
+		_, err := operation.Call(op, "charge", keyed, func(context.Context, string) (string, error) {
+			if calls++; calls == 1 {
+				leave()
+				return "", errTimeout
+			}
+			letRivalsWait()
+			return "receipt", nil
+		})
+		return first(err, operation.Exec(op, "confirm", func(tx pgx.Tx) error {
+			if errorsLeft--; errorsLeft >= 0 {
+				_, err := tx.Exec(t.Context(), "do $$ begin raise exception using errcode = '40001'; end $$")
+				return err
+			}
+			return nil
+		}))
+	})
+	id := start(s, d, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	leave = cancel
+	want(t, idem.ErrInProgress)(nil, d.Resume(ctx, s.pool, id))
+	s.exec(`update idem.operations set deaths = 3, attempts = 1, wake_at = now()`)
+	for calls == 1 { // until no other suspect of this process has the turn
+		if err := d.Resume(t.Context(), s.pool, id); err != nil && !errors.Is(err, idem.ErrInProgress) {
+			t.Fatal(err)
+		}
+	}
+	close(ended)
+	waiting.Wait()
+	s.wantState(id, operation.StateCompleted)
+	if calls != 2 {
+		t.Errorf("the call was made %d times", calls)
+	}
 }
 
 func TestWithMaxDeaths_Parks(t *testing.T) {

@@ -99,8 +99,10 @@ func (w *work) releaseAfterPanic(op *Op) {
 // the outcome of a call is not recorded yet, restart claims the operation even after the caller has
 // left. The release then records the outcome.
 func (w *work) restart(ctx context.Context) (bridge.Ending, bool) {
-	at := w.at
+	at, held := w.at, w.turn
+	w.turn = nil // keeps the turn of a suspect for the claim below
 	w.leaveUnreleased(bridge.Ending{})
+	w.turn = held
 	claiming := ctx
 	if len(w.unrecorded) > 0 {
 		lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
@@ -141,10 +143,11 @@ type claimed struct {
 func (w *work) claim(ctx context.Context, engine *txn.Engine) (*claimed, bridge.Ending) {
 	instance, err := presence.Adopt(ctx, engine)
 	if err != nil {
+		w.turn.end()
 		return nil, w.queryFailed(ctx, err)
 	}
 	w.instance = instance
-	take := db.TakeOperation{OperationID: w.operation, Owner: instance.Number, Epoch: w.epoch}
+	take := db.TakeOperation{OperationID: w.operation, Owner: instance.Number, Epoch: w.epoch, Alone: w.turn != nil}
 	steps := db.LoadSteps{OperationID: w.operation}
 	show := db.ShowOperation{OperationID: w.operation}
 	reserved := false

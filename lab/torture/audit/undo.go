@@ -46,8 +46,8 @@ func (b *book) checkUndos(o *operation) {
 // wantedUndo is an undo that has to run.
 type wantedUndo struct {
 	optional bool // Cancel WithoutCode may leave it out although a later undo of the step has run
-	name  string
-	value string // the value of its step; not compared if ""
+	name     string
+	value    string // the value of its step; not compared if ""
 }
 
 // wanted returns the undos that have to run, in the order in which they have to run.
