@@ -51,8 +51,8 @@
 //
 //   - An operation has one outcome. Every call with its key gets this outcome, as with idem.Do.
 //   - A Tx step is committed once, together with its value, or not at all.
-//   - A Call has the same key in every attempt and in every process. A Call that is Once is made
-//     once.
+//   - A Call has the same key in every attempt and in every process. A Call that is Once is not
+//     repeated after an attempt that may have been sent.
 //   - A Call is made only after all earlier steps are committed durably, even if synchronous_commit
 //     is off. Later steps see the value that the Call has returned.
 //   - When an operation is rejected, ends in a Final error or is canceled, the undos of the done
