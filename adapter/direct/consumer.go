@@ -90,7 +90,7 @@ type call struct {
 	began    time.Time
 	length   time.Duration    // the time from began to the deadline of the call
 	todo     []inbox.Message  // the messages that are not tried yet, in order
-	failed   map[string]error // the error of each message that is not published, by ID
+	failed   map[string]error // the errors that Publish returns, by message ID
 	blocked  map[keyOf]error  // the keys whose later messages wait, because a message of the key is retried in a later call
 	handled  int
 	tried    bool      // the first transaction of the call has begun

@@ -35,7 +35,8 @@ type batch struct {
 }
 
 // size returns the number of messages for the next transaction of a call. left is the time until
-// the call ends. The number is at most limit, and 0 if the time does not suffice for a message.
+// the call ends. The number is at most the parameter limit, and 0 if the time does not suffice for
+// a message.
 func (b *batch) size(left time.Duration, limit int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
