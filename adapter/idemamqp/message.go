@@ -33,8 +33,9 @@ func redriven(m inbox.Message) amqp.Delivery {
 	return amqp.Delivery{MessageId: p.MessageId, Type: p.Type, Headers: p.Headers, Body: p.Body, DeliveryMode: p.DeliveryMode, Redelivered: true}
 }
 
-// checkMessage returns an error if the message has a reserved header, or a name that is too long
-// for AMQP. A name that is too long would close the connection.
+// checkMessage returns an error if the message has a reserved header, or if its exchange, routing
+// key, ID, type or the name of a header is longer than AMQP allows. Such a name would close the
+// connection.
 func checkMessage(exchange, routingKey string, m outbox.Message) error {
 	for _, name := range []string{HeaderKey, headerDeliveries} {
 		if _, taken := m.Headers[name]; taken {

@@ -67,7 +67,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	failed := map[string]error{}
 	for some := range slices.Chunk(messages, window) {
 		err := p.send(ctx, some, failed)
-		if closedChannel(err) { // the broker did so because of one message, and does not say which
+		if closedChannel(err) { // one message made the broker close the channel; the error does not say which
 			err = p.sendEach(ctx, some, failed)
 		}
 		if err != nil {
@@ -122,10 +122,10 @@ func (p *Publisher) send(ctx context.Context, messages []outbox.Message, failed 
 		}
 		failed[id] = errNacked
 	}
-	for { // all returned messages have arrived: the broker returns a message before it confirms it
+	for { // all returned messages have arrived: the broker returns a message before confirming it
 		select {
 		case r, open := <-p.returned:
-			if !open { // the channel was closed after all confirmations
+			if !open { // p.channel was closed, which does no harm after all confirmations
 				return nil
 			}
 			failed[r.MessageId] = fmt.Errorf("idemamqp: no queue takes the message: %d %s; bind a queue or correct PublisherConfig.Route", r.ReplyCode, r.ReplyText)
@@ -144,7 +144,6 @@ func (p *Publisher) route(m outbox.Message) (exchange, key string, err error) {
 	return exchange, key, err
 }
 
-// open opens p.channel if it is not open.
 func (p *Publisher) open(ctx context.Context) error {
 	if p.channel != nil && !p.channel.IsClosed() {
 		return nil
