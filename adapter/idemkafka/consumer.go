@@ -80,6 +80,6 @@ func (c *Consumer) Run(ctx context.Context) error { return c.loop.Run(ctx, c.ope
 // different Positions, and both are handled. The same is true of a copy of the message in another
 // cluster.
 func Position(record *kgo.Record) string {
-	// The time distinguishes topics that were created under the same name.
+	// The time distinguishes a topic from an earlier topic with the same name.
 	return fmt.Sprintf("%d/%d@%d", record.Partition, record.Offset, record.Timestamp.UnixMilli())
 }
