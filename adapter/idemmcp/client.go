@@ -149,7 +149,7 @@ func (c *Client) connect(ctx context.Context, opening *connecting) {
 }
 
 // drop closes a session that has failed. Another attempt may already have replaced the session in
-// c. Close waits for all calls of the session, so drop does not wait for Close.
+// c. To close a session takes until all its calls have ended, so drop does not wait for that.
 func (c *Client) drop(failed *mcp.ClientSession) {
 	c.mu.Lock()
 	if c.session == failed {

@@ -73,7 +73,7 @@ func FromArgument(name string, names ...string) Source {
 
 // FromArguments returns a Source that derives the key from all arguments. Until the given duration
 // has passed since the first call, another call with the same arguments counts as a repetition.
-// Then the record expires, even if Config.Options set another TTL.
+// After the duration the record expires, even if Config.Options set another TTL.
 //
 // If a caller wants the same effect twice within that duration, the second call has no effect and
 // gets the result of the first call. Use FromArguments only for tools for which that cannot happen

@@ -56,9 +56,9 @@ func RefusalOf(err error) (Refusal, bool) {
 // again with other arguments.
 const codeReused = -32000
 
-// refuse returns a protocol error with a Refusal. Its code is that of an internal error if the call
-// may succeed later or the server is at fault, codeReused if the key was used with other arguments,
-// and otherwise that of invalid parameters.
+// refuse returns a protocol error with a Refusal. The error has the code of an internal error if
+// the call may succeed later or the server is at fault, codeReused if the key was used with other
+// arguments, and otherwise the code of invalid parameters.
 func refuse(reason Reason, text string, retryable bool, after time.Duration) error {
 	data, err := json.Marshal(Refusal{Reason: reason, Retryable: retryable, RetryAfterMS: after.Milliseconds()})
 	if err != nil {

@@ -285,6 +285,6 @@ func (u *unrecorded) As(target any) bool {
 	return u.cause != nil && reflect.TypeOf(target) != rejection && errors.As(u.cause, target)
 }
 
-// rejection is the type of the target with which idem.Do finds an error of idem.Reject by
-// errors.As. The As methods above report false for this type.
+// rejection is the type of the pointer that idem.Do passes to errors.As to find an error of
+// idem.Reject. The As methods above refuse this type, so that Do records no rejection.
 var rejection = reflect.PointerTo(reflect.TypeOf(idem.Reject(idem.Response{})))
