@@ -98,6 +98,6 @@ func Position(msg jetstream.Msg) string {
 	if err != nil {
 		return ""
 	}
-	// The time distinguishes streams that were created under the same name.
+	// The time distinguishes a stream from an earlier stream with the same name.
 	return fmt.Sprintf("%d@%d", meta.Sequence.Stream, meta.Timestamp.UnixNano())
 }

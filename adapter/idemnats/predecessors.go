@@ -58,7 +58,7 @@ func (s *session) admit(ctx context.Context) (admitted []*delivery, recheck time
 		p.since, p.info = time.Time{}, nil
 		return s.takeUpTo(last), 0
 	}
-	if now.Sub(p.since) > 2*s.ackWait { // two processes wait for messages that the other process holds
+	if now.Sub(p.since) > 2*s.ackWait { // this process and another one wait for each other's messages
 		s.release()
 		s.nextFetch = now.Add(rand.N(longestYield)) // so that the other process can fetch all these messages
 		p.since, p.info = time.Time{}, nil
@@ -66,7 +66,7 @@ func (s *session) admit(ctx context.Context) (admitted []*delivery, recheck time
 	return nil, p.pause()
 }
 
-// delivered returns the number of held messages whose sequence number is at most last.
+// delivered returns the number of held messages with sequence numbers up to last.
 func (s *session) delivered(last uint64) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

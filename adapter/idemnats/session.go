@@ -44,7 +44,7 @@ type session struct {
 	mu      sync.Mutex
 	held    map[uint64]jetstream.Msg // the latest delivery of each fetched message that is not settled, by sequence number
 	waiting map[uint64]*delivery     // the held messages that Receive has not returned yet, by sequence number
-	revoked *atomic.Bool             // the flag Revoked of all deliveries since the last release
+	revoked *atomic.Bool             // the field Revoked of all deliveries since the last release, which share this flag
 }
 
 func (c *Consumer) open(ctx context.Context) (pull.Session[jetstream.Msg], error) {
