@@ -82,7 +82,7 @@ func (w *Worker) insertDue(ctx context.Context, client *river.Client[pgx.Tx], ma
 			job.Round = m.round
 			stuck = append(stuck, job)
 		}
-		m.until = begun.Add(w.startLimit << min(m.looks, 8)) // doubles, because the job may wait in a long queue
+		m.until = begun.Add(w.startLimit << min(m.looks, 8)) // the wait doubles, because the job may be in a long queue
 		m.looks++
 		next[due[i]] = m
 	}
