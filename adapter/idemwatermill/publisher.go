@@ -52,7 +52,7 @@ func NewPublisher(publisher message.Publisher, config PublisherConfig) *Publishe
 // message that it concerns. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	failed := map[string]error{}
-	unattributed, spent := 0, time.Duration(0) // the errors since the last success, and the time that they took
+	unattributed, spent := 0, time.Duration(0) // the number of errors since the last success, and the time that they took
 	var last error
 	for _, m := range messages {
 		if err := checkHeaders(m); err != nil {
