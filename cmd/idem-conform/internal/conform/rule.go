@@ -110,8 +110,8 @@ func otherRequest(p *probe) finding {
 }
 
 // failedRequest repeats a request that fails. The server must execute the repetition, and not
-// replay the failure. An answer that is marked as a replay is one. If the server does not mark
-// replays, failedRequest assumes a replay if the repetition gets the same answer, but a request
+// replay the failure. An answer with the mark of a replay shows a replay. If the server does not
+// mark replays, failedRequest assumes a replay if the repetition gets the same answer and a request
 // with another key gets a different answer.
 func failedRequest(p *probe) finding {
 	if p.failing == "" {
@@ -201,8 +201,9 @@ func longKey(p *probe) finding {
 }
 
 // documentedRefusal tests whether a refusal links to documentation, either with an RFC 9457 problem
-// type that is a URL or with a Link header field. To get a refusal, it sends a request without a
-// key. If the server executes that request, it sends another body with the first key.
+// type that is a URL or with a Link header field. To get a refusal, documentedRefusal sends a
+// request without a key. If the server executes that request, documentedRefusal sends another body
+// with the key of the first request.
 func documentedRefusal(p *probe) finding {
 	a := p.ask("", newUnique())
 	if a.ok() && p.request.hasUnique() {
