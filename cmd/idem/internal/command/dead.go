@@ -257,8 +257,8 @@ func (c *deadLetterSelection) choose(s *session) ([]record.DeadLetter, error) {
 	return found, nil
 }
 
-// change asks for confirmation and calls do for each dead letter. will and done describe the
-// change.
+// change asks for confirmation and calls the function do for each dead letter. The parameters will
+// and done are verbs that describe the change, as in changeSpec.
 func (c *deadLetterSelection) change(
 	s *session, found []record.DeadLetter, will, done string, do func(context.Context, *record.DeadLetter) error,
 ) error {

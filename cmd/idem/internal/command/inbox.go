@@ -48,7 +48,7 @@ func (inboxStatsCommand) Run(s *session) error {
 	return s.show(map[string]any{"consumers": consumers}, func(p *page.Page) { consumerTable.print(p, consumers) })
 }
 
-// ageOf returns the time since at, or "" if at is nil.
+// ageOf returns the age of the time at, or "" if at is nil.
 func ageOf(at *time.Time, now time.Time) string {
 	if at == nil {
 		return ""
@@ -85,7 +85,7 @@ var failingTable = table[record.Failing]{
 		if f.NextAt != nil {
 			next = nextTry(f.NextAt, f.Now)
 		}
-		if f.Hindered > 0 { // attempts that failed without a fault of the message, usually by a lock timeout
+		if f.Hindered > 0 { // failed attempts that are not the fault of the message, usually lock timeouts
 			attempts += fmt.Sprintf(" (%d not counted)", f.Hindered)
 		}
 		return []string{page.Safe(f.Consumer), page.Safe(f.Source), page.Safe(f.ID), page.Safe(f.Key), ageOf(&f.Since, f.Now), attempts, next}

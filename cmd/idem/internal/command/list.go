@@ -38,7 +38,7 @@ type table[T any] struct {
 	row     func(p *page.Page, r *T) []string
 }
 
-// print writes the rows, or the text none if there are no rows.
+// print writes the rows, or the text t.none if there are no rows.
 func (t *table[T]) print(p *page.Page, rows []T) {
 	if len(rows) == 0 {
 		p.Printf("%s\n", t.none)

@@ -221,7 +221,7 @@ func (c *operationResolveCommand) Run(s *session) error {
 		return usage("the call is an undo, which cannot be refused")
 	}
 	var options []idem.Option
-	if !call.IsUndo() || !c.NotHappened { // for an undo to be made again, Resolve stores no value to seal
+	if !call.IsUndo() || !c.NotHappened { // to have an undo made again, Resolve stores no value and needs no Sealer
 		sealer, err := c.sealerFor(s, "the operation", o.Input.SealedBy)
 		if err != nil {
 			return err

@@ -29,7 +29,7 @@ type timeline struct {
 	*record.Operation
 	InDoubt []shownCall     `json:"in_doubt,omitempty"`
 	Undos   []string        `json:"undos,omitempty"` // names of the steps whose undo is still to run, in this order
-	Kept    []string        `json:"kept,omitempty"`  // names of the done steps that are not undone
+	Kept    []string        `json:"kept,omitempty"`  // names of the done steps that keep their effect
 	Input   *record.Value   `json:"input"`
 	Steps   []record.Step   `json:"steps"`
 	Signals []record.Signal `json:"signals"`
@@ -82,7 +82,7 @@ func (c *operationShowCommand) Run(s *session) error {
 	return s.show(&t, t.text)
 }
 
-// readUndos reads which undos are still to run, and which done steps are not undone. If the
+// readUndos reads which undos are still to run, and which done steps keep their effect. If the
 // operation was purged meanwhile, both lists stay empty.
 func (t *timeline) readUndos(s *session) error {
 	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)

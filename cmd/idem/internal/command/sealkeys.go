@@ -60,7 +60,7 @@ func (k sealKeys) sealer(s *session) (idem.Sealer, error) {
 
 // sealerFor returns a Sealer for an object that is sealed with the key keyID, or nil if keyID is
 // empty, because then the object is not sealed. It fails if the person did not give that key. The
-// error calls the object what.
+// parameter what names the object in the error.
 func (k sealKeys) sealerFor(s *session, what, keyID string) (*seal.Sealer, error) {
 	if keyID == "" {
 		return nil, nil

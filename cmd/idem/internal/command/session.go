@@ -28,9 +28,8 @@ type session struct {
 	isUninterruptible atomic.Bool // whether the work in progress continues after a signal
 }
 
-// close closes the pool, and waits at most half a second for that. The limit keeps a server that
-// does not answer from delaying the exit. A statement that was interrupted has been canceled
-// before.
+// close closes the pool, and waits at most half a second, so that a server that does not answer
+// cannot delay the exit. A statement that an interrupt ended has already been canceled by then.
 func (s *session) close() {
 	if s.pool == nil {
 		return
@@ -43,8 +42,8 @@ func (s *session) close() {
 	}
 }
 
-// inTx calls work in a transaction whose statements are limited by --timeout and by a short lock
-// timeout. See record.Tx.
+// inTx calls the function work in a transaction whose statements are limited by --timeout and by a
+// short lock timeout. See record.Tx.
 func (s *session) inTx(work func(context.Context, pgx.Tx) error) error {
 	pool, err := s.connected()
 	if err != nil {

@@ -69,7 +69,6 @@ type stuck struct {
 	size int64 // the size of the table idem.records in bytes
 }
 
-// any reports whether something was found.
 func (f *stuck) any() bool {
 	return len(f.Held)+len(f.Parked)+len(f.Unattended)+len(f.LeftBehind) > 0
 }
