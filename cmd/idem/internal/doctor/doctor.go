@@ -88,8 +88,8 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, opts Options, progress fun
 }
 
 // examine collects the facts that all checks share, then runs the checks one after the other. If
-// the server refuses the query for these facts because it is not PostgreSQL, the only result names
-// the server.
+// the server is not PostgreSQL and refuses the query for these facts, the only result names the
+// server.
 func examine(ctx context.Context, pool *pgxpool.Pool, opts Options, checks []check, progress func(name string, done, of int)) ([]Result, error) {
 	target := &target{pool: pool, opts: opts.withDefaults()}
 	if err := record.Tx(ctx, pool, target.opts.Limits.Statement, func(tx pgx.Tx) error { return target.readFacts(ctx, tx) }); err != nil {
@@ -163,8 +163,8 @@ func (p *target) examine(ctx context.Context, c check) (Result, error) {
 	return e.result, err
 }
 
-// canRead reports whether the connected role can read all of tables. If not, canRead adds a finding
-// of level Unknown that names the missing tables or the missing grants.
+// canRead reports whether the connected role can read all the given tables. If not, canRead adds a
+// finding of level Unknown that names the missing tables or the missing grants.
 func (e *exam) canRead(tables []string) bool {
 	var absent, refused []string
 	for _, name := range tables {
@@ -189,7 +189,7 @@ func (e *exam) granting(tables []string) string {
 }
 
 // hidden adds a finding of level Unknown: the connected role cannot see other roles' sessions or
-// standbys. The text what says which part of the check is incomplete.
+// standbys. The parameter what names the part of the check that is incomplete.
 func (e *exam) hidden(what string) {
 	e.unknown(what+": this role may not see them", "GRANT pg_monitor TO "+e.self+", or connect as a member of pg_monitor")
 }

@@ -56,7 +56,7 @@ func topics(e *exam) {
 }
 
 // maxCounted is the number of rows at which a check stops counting. If there are more, the reported
-// age is the oldest of the rows that were counted.
+// age is that of the oldest row that was counted.
 const maxCounted = 1000
 
 // deadLetters counts the dead letters that wait for a person. A dead letter with a redrive time is

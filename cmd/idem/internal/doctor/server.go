@@ -312,8 +312,8 @@ func sharesProcesses(ctx context.Context, pool *pgxpool.Pool) bool {
 }
 
 // clock compares the clocks. The server's reading must lie between two readings of the local clock.
-// If it does not, its distance to the nearer of the two is the least possible difference of the
-// clocks.
+// Otherwise the clocks differ by at least the distance between the server's reading and the nearer
+// local one.
 func clock(e *exam) {
 	before := e.opts.Now()
 	var server time.Time

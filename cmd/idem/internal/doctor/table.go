@@ -25,7 +25,6 @@ var tableChecks = []check{
 	{name: "seal-keys", run: sealKeys, reads: []string{"records"}},
 }
 
-// asDuration converts seconds to a duration.
 func asDuration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 // autovacuum looks for autovacuum being off, on the server or for a table. Purge turns every
@@ -283,7 +282,7 @@ func operations(e *exam) {
 }
 
 // worker warns if operations are due and no Worker runs. A Worker behind a pooler has no session of
-// its own, so only its lease shows it.
+// its own, so only its lease shows that it runs.
 func worker(e *exam) {
 	due, err := record.UnattendedOperations(e.ctx, e.tx, 0)
 	if e.failed(err) || len(due) == 0 {
@@ -309,8 +308,8 @@ func reasonsOf(parked []record.Operation) string {
 	return strings.Join(parts, ", ")
 }
 
-// sealed is the share of records that one key sealed. The empty key stands for records that are not
-// sealed.
+// sealed is the share of records that were sealed with one seal key. An empty key stands for
+// records that are not sealed.
 type sealed struct {
 	key   string
 	share float64

@@ -63,8 +63,8 @@ func Verify(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func
 // few is the maximum number of IDs that a finding lists.
 const few = 5
 
-// orphans returns a check that counts the rows of sql, which returns one column of IDs. The format
-// what has two verbs %s, for the count and for the first few IDs.
+// orphans returns a check that counts the rows of the query sql, each of which is an ID. The
+// parameter what is a format with two verbs %s, for the count and for the first few IDs.
 func orphans(level Level, sql, what, remedy string) func(*exam) {
 	return func(e *exam) {
 		var count int64
@@ -145,8 +145,8 @@ var againstChecks = []check{
 	{name: "same-rows", run: sameRows},
 }
 
-// onOther calls work in a transaction on the database of Options.Against. Findings that work adds
-// to other are lost unless work copies them to e.
+// onOther calls the function work in a transaction on the database of Options.Against. Findings
+// that work adds to other are lost unless work copies them to e.
 func (e *exam) onOther(work func(other *exam)) {
 	if e.err != nil {
 		return
@@ -221,7 +221,7 @@ func sameSequences(e *exam) {
 }
 
 // sameRows compares the number and the checksum of rows of each table. Payloads are not read,
-// because they can be large: a copy that has the keys of all rows also has the rest of these rows.
+// because they can be large. A copy that has the keys of all rows also has the rest of these rows.
 func sameRows(e *exam) {
 	for _, t := range tables {
 		if t.checksum == "" {
