@@ -242,7 +242,7 @@ func Relative(t, now time.Time) string {
 	return Age(now.Sub(t)) + " ago"
 }
 
-// AtLeast formats the result n of a query that stops counting at the limit most.
+// AtLeast formats n, the result of a query that stops counting at the limit in the parameter most.
 func AtLeast(n, most int64) string {
 	if n >= most {
 		return Count(n) + " or more"
