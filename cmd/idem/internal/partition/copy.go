@@ -56,7 +56,7 @@ func (j *job) compare(ctx context.Context) error {
 		}
 		var same []string
 		for _, c := range j.key {
-			same = append(same, fmt.Sprintf("a.%s = b.%[1]s", c)) // an index can answer this
+			same = append(same, fmt.Sprintf("a.%s = b.%[1]s", c)) // with "=", the planner can use the index of the primary key
 		}
 		for _, c := range j.cols {
 			same = append(same, fmt.Sprintf("a.%s IS NOT DISTINCT FROM b.%[1]s", c))
@@ -79,9 +79,9 @@ func (j *job) compare(ctx context.Context) error {
 	return nil
 }
 
-// walk calls work for each range of blocks that the table has at the start. Rows that are added
-// after the last of these blocks need no copy, because the trigger has written them. If the table
-// is rewritten meanwhile, walk begins again.
+// walk calls the function work for each range of blocks that the table has at the start. Rows that
+// are added after the last of these blocks need no copy, because the trigger has written them. If
+// the table is rewritten meanwhile, walk begins again.
 func (j *job) walk(ctx context.Context, phase, table string, work func(tx pgx.Tx, from, to string) error) error {
 	for {
 		err := j.walkOnce(ctx, phase, table, work)

@@ -20,8 +20,8 @@ const (
 )
 
 // prepare creates the new, empty table with the settings, comments, indexes and privileges of the
-// old one, and the trigger function. If an earlier run has created it, prepare only checks that the
-// number of partitions is the same.
+// old one, and the trigger function. If an earlier run has created that table, prepare only checks
+// that the number of partitions is the same.
 func (j *job) prepare(ctx context.Context) error {
 	var parts int
 	err := j.pool.QueryRow(ctx, `SELECT count(*) FROM pg_catalog.pg_inherits WHERE inhparent = to_regclass($1::text)`, j.parted).Scan(&parts)
@@ -136,9 +136,9 @@ func (j *job) mirror(ctx context.Context) error {
 	})
 }
 
-// locked calls work, which needs a strong lock, in a transaction. While the transaction waits for
-// the lock, other sessions queue behind it. So locked waits only briefly and tries again after a
-// delay, until Config.Patience has passed.
+// locked calls the function work, which needs a strong lock, in a transaction. While the
+// transaction waits for the lock, other sessions queue behind it. So locked waits only briefly and
+// tries again after a delay, until Config.Patience has passed.
 func (j *job) locked(ctx context.Context, phase string, work func(pgx.Tx) error) error {
 	for deadline := time.Now().Add(j.Patience); ; {
 		begin := time.Now()

@@ -105,16 +105,16 @@ func newJob(ctx context.Context, pool *pgxpool.Pool, config Config) (*job, error
 // part returns the name of partition n.
 func (j *job) part(n int) string { return fmt.Sprintf("%s_%d", j.old, n) }
 
-// progress reports progress to the caller.
 func (j *job) progress(phase string, done, total int64) {
 	if j.Progress != nil {
 		j.Progress(Progress{Phase: phase, Done: done, Total: total})
 	}
 }
 
-// in calls work in a transaction with settings of its own. A statement waits for a lock for at most
-// limit. A commit does not wait for the disk, because a later run can repeat what a crash loses.
-// Sequential scans are off, so that every portion is read by its block range or by an index.
+// in runs the function work in a transaction with settings of its own. A statement waits for a lock
+// for at most the given limit. A commit does not wait for the disk, because a later run can repeat
+// what a crash loses. Sequential scans are off, so that every portion is read by its block range or
+// by an index.
 func (j *job) in(ctx context.Context, limit time.Duration, work func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, j.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `SELECT pg_catalog.set_config(name, value, true) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'),
