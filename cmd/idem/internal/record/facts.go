@@ -12,7 +12,7 @@ import (
 // talk about a problem see the same words.
 type Fact struct {
 	Name, Value, Note string
-	Mood              string // bad, warn or empty
+	Mood              string // how serious the figure is: bad, warn or empty
 	Link              string // the page of package ui with details
 }
 

@@ -220,7 +220,7 @@ type Failing struct {
 	Key      string     `json:"key"`
 	Since    time.Time  `json:"since"`
 	Attempts int        `json:"attempts"`
-	Hindered int        `json:"hindered,omitempty"` // failures that do not count, such as a lock timeout
+	Hindered int        `json:"hindered,omitempty"` // attempts that failed by no fault of the message, such as a lock timeout
 	NextAt   *time.Time `json:"next_at"`            // nil if the last attempt has no recorded end
 
 	Now time.Time `json:"-"` // the clock of the database

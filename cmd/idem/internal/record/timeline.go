@@ -152,7 +152,7 @@ type Event struct {
 	At            time.Time
 	Took          time.Duration // since the previous entry
 	Kind, Name    string
-	Outcome, Mood string // Mood is bad, warn or empty
+	Outcome, Mood string // Mood is how serious the outcome is: bad, warn or empty
 	Value         Value
 	DueAt         *time.Time
 	Undo          string     // whether the step was or can be undone

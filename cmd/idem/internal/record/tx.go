@@ -17,11 +17,11 @@ import (
 // LockTimeout limits how long a statement waits for a lock.
 const LockTimeout = 2 * time.Second
 
-// Tx calls work in a transaction with settings of its own. The transaction neither depends on the
-// settings of the session nor changes them, so Tx also works behind a pooler that assigns a
-// connection to each transaction. Names without a schema resolve to pg_catalog, and dates and bytes
-// have the format that pgx expects. The server cancels a statement that takes longer than timeout;
-// 0 means no limit.
+// Tx calls the function work in a transaction with settings of its own. The transaction neither
+// depends on the settings of the session nor changes them, so Tx also works behind a pooler that
+// assigns a connection to each transaction. Names without a schema resolve to pg_catalog, and dates
+// and bytes have the format that pgx expects. The server cancels a statement that takes longer than
+// timeout; 0 means no limit.
 func Tx(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := applySettings(ctx, tx, timeout); err != nil {
@@ -37,9 +37,10 @@ var ErrUnknown = errors.New("the server has not answered COMMIT")
 // commitTimeout limits the wait for the answer to a COMMIT.
 const commitTimeout = 4 * time.Second
 
-// Change calls work in a transaction with the settings of Tx, and commits. If ctx ends, the
-// statements of work are canceled, but a COMMIT that was sent is not. Change returns ErrUnknown if
-// the outcome of the COMMIT is unknown. Any other error means that nothing was changed.
+// Change calls the function work in a transaction with the settings of Tx, and commits. If ctx
+// ends, the statements of work are canceled, but a COMMIT that was sent is not. Change returns
+// ErrUnknown if the outcome of the COMMIT is unknown. Any other error means that nothing was
+// changed.
 func Change(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work func(pgx.Tx) error) error {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
@@ -100,9 +101,9 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 // rollbackTimeout limits the wait for a server that does not answer a ROLLBACK.
 const rollbackTimeout = time.Second
 
-// ReadOnly calls work in a read-only transaction with the settings of Tx. All statements see one
-// snapshot. The transaction is always rolled back, so work may return nil although the server
-// refused one of its statements.
+// ReadOnly calls the function work in a read-only transaction with the settings of Tx. All
+// statements see one snapshot. The transaction is always rolled back, so work may return nil
+// although the server refused one of its statements.
 func ReadOnly(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work func(pgx.Tx) error) error {
 	tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {

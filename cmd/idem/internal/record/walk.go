@@ -36,8 +36,8 @@ func Size(ctx context.Context, tx pgx.Tx) (int64, error) {
 	return block * blocksBefore(blocks, math.MaxInt64), err
 }
 
-// blocksBefore returns how many blocks of all partitions have a number below at. The slice blocks
-// has the number of blocks of each partition.
+// blocksBefore returns how many blocks of all partitions together have a number below at. The slice
+// blocks has the number of blocks of each partition.
 func blocksBefore(blocks []int64, at int64) (sum int64) {
 	for _, n := range blocks {
 		sum += min(n, at)
@@ -93,7 +93,6 @@ func walk(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, perSta
 	return nil
 }
 
-// leftBehind returns the reader of LeftBehind.
 func leftBehind(each func(Record)) reader {
 	return func(ctx context.Context, tx pgx.Tx, from, to string) error {
 		// CollectRows returns the error of Query.
@@ -115,7 +114,7 @@ type Counts struct {
 
 // SealCount is the number of responses that are sealed with a key.
 type SealCount struct {
-	Key     string `json:"key"` // key id; empty counts the responses that are not sealed
+	Key     string `json:"key"` // the id of the seal key; empty for the responses that are not sealed
 	Records int64  `json:"records"`
 }
 
