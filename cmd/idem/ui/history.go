@@ -52,7 +52,7 @@ func (h *history) add(one sample) []sample {
 type series struct {
 	title, figure string
 	perMinute     bool   // the figure is a counter, and the chart shows its growth
-	mood          string // the mood of the chart if the last value is above zero
+	mood          string // how serious a last value above zero is: bad, or empty
 	unknown       string // why the figure may be unknown
 }
 
@@ -76,8 +76,8 @@ type chart struct {
 const chartWidth, chartHeight = 240, 48
 
 // charts returns a chart for each series, and for each of the topics with the oldest messages. The
-// right edge of a chart is the time of the last sample. A series without a point has a note
-// instead.
+// right edge of a chart is the time of the last sample. The chart of a series without a point has a
+// note and no line.
 func charts(samples []sample) (all []chart) {
 	now := samples[len(samples)-1].at
 	for _, s := range allSeries {

@@ -55,7 +55,7 @@ type oneOperation struct {
 	Doubts      []doubt // calls without a recorded outcome
 	Timeline    []record.Event
 	More        int      // the number of steps that are not shown
-	Undos, Kept []string // steps whose undo is still to run, and done steps that are not undone
+	Undos, Kept []string // steps whose undo is still to run, and done steps that keep their effect
 	Preview     []string // what Cancel would do; empty if the operation has ended
 }
 
@@ -133,7 +133,6 @@ func unlessGone(err error) error {
 	return err
 }
 
-// openErrors decrypts the last errors of a list.
 func openErrors(_ context.Context, s *site, data any) (any, error) {
 	list := data.(operations)
 	record.OpenErrors(list.Operations, s.Sealer)

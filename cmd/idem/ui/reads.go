@@ -41,9 +41,9 @@ func newReads() *reads {
 	return &reads{room: make(chan struct{}, maxReadings), current: map[string]*reading{}}
 }
 
-// get returns the result of read for the page name. It shares a reading that another viewer has in
-// progress, or that began within the last second. An error is shared only by the viewers who waited
-// for the reading.
+// get returns the result of the function read for a page. It shares a reading that another viewer
+// has in progress, or that began within the last second. An error is shared only by the viewers who
+// waited for the reading.
 //
 // The first request for a page calls read. The call continues if the browser of this request
 // disconnects, because other viewers may wait for the result. At most two calls run at a time. get
