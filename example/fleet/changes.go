@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// listen makes every transaction of the tenant note the rows that it writes in fleet.changes, until
+// listen makes every transaction of the tenant note in fleet.changes which rows it writes, until
 // the connection m.fence is closed.
 //
 // Every writing transaction tries to take a shared lock. While the mover waits for or holds the
@@ -83,9 +83,9 @@ func (m *move) copyChanges(ctx context.Context, from, to pgx.Tx, operationsAs ma
 	return nil
 }
 
-// copyChanged makes the changed rows equal in both clusters. The temporary table arriving gets a
-// row for each change: the key, and the columns of the changed row, which are NULL if the row was
-// deleted.
+// copyChanged makes the changed rows equal in both clusters. The temporary table named arriving
+// gets a row for each change: the key, and the columns of the changed row, which are NULL if the
+// row was deleted.
 func copyChanged(ctx context.Context, from, to pgx.Tx, p *part, tenant string) (int64, error) {
 	names, changes := p.changed(tenant)
 	one := *p

@@ -20,7 +20,7 @@ func copyRows(ctx context.Context, from, to pgx.Tx, p *part) (rows int64, err er
 	return insert(ctx, to, p)
 }
 
-// insert copies the rows of the temporary table arriving into the table of p. It returns a
+// insert copies the rows of the temporary table named arriving into the table of p. It returns a
 // DifferenceError if it could not insert or update all of them.
 func insert(ctx context.Context, to pgx.Tx, p *part) (rows int64, err error) {
 	columns := slices.DeleteFunc(slices.Clone(p.columns), func(c string) bool { return slices.Contains(p.numbers, c) })
@@ -56,8 +56,9 @@ func overwrite(columns, keys []string) string {
 	return strings.Join(set, ", ")
 }
 
-// stream creates the temporary table arriving in the new home, with the columns of the query shape,
-// and fills it with the result of query from the old home. COPY streams the rows in binary format.
+// stream creates the temporary table named arriving in the new home, with the columns of the query
+// shape, and fills it with the result of query from the old home. COPY streams the rows in binary
+// format.
 func stream(ctx context.Context, from, to pgx.Tx, query, shape string) error {
 	if _, err := to.Exec(ctx, "DROP TABLE IF EXISTS pg_temp.arriving; CREATE TEMPORARY TABLE arriving ON COMMIT DROP AS "+shape+" WITH NO DATA",
 		pgx.QueryExecModeSimpleProtocol); err != nil {

@@ -15,7 +15,8 @@ const busyPause = time.Second
 
 // cross makes the target the home of the tenant. It tries again while open transactions of the
 // tenant keep it from locking the tenant (see raise), and copies the changes between two attempts.
-// If left is true, an earlier Move has already committed that the old home is no longer the home.
+// If the parameter left is true, an earlier Move has already committed that the old home is no
+// longer the home.
 func (m *move) cross(ctx context.Context, left bool) error {
 	for {
 		m.report.Tries++
@@ -54,7 +55,7 @@ func (m *move) tryCross(ctx context.Context, left bool) error {
 	if err != nil {
 		return err
 	}
-	defer fence.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after the commit, or after another error
+	defer fence.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // fails only after the commit or another error
 	if !left {
 		if err := m.raise(ctx, fence); err != nil {
 			return err
@@ -138,7 +139,7 @@ func (m *move) clean(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer confirm.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after the commit, or after another error
+	defer confirm.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // fails only after the commit or another error
 	if _, err := confirm.Exec(ctx, `UPDATE fleet.tenants SET state = 'home' WHERE tenant = $1 AND state = 'home'`, m.tenant); err != nil {
 		return err
 	}

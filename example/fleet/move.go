@@ -75,10 +75,10 @@ var (
 // canceled the wait. Call Move again.
 var ErrUnconfirmed = errors.New("fleet: a standby has not confirmed the commit")
 
-// Move moves a tenant from the cluster from, its current home, to the cluster to. It returns after
-// the old home has deleted the rows of the tenant. If Move fails or the process dies, call Move
-// again with the same arguments. If the earlier Move has not reached Arrived, the new Move copies
-// all rows again. Otherwise it only deletes the rows in the old home.
+// Move moves a tenant to another cluster: from is its current home, and to becomes its new home. It
+// returns after the old home has deleted the rows of the tenant. If Move fails or the process dies,
+// call Move again with the same arguments. If the earlier Move has not reached Arrived, the new
+// Move copies all rows again. Otherwise it only deletes the rows in the old home.
 func Move(ctx context.Context, from, to Cluster, tenant string, config MoveConfig) (report Report, err error) {
 	if tenant == "" || idem.Scope(tenant) != tenant {
 		return report, ErrInvalidTenant
@@ -152,8 +152,8 @@ func (m *move) run(ctx context.Context) error {
 	return m.clean(ctx)
 }
 
-// list sets m.parts, the tables with rows of the tenant. states are more states of operations in
-// progress.
+// list sets m.parts, the tables with rows of the tenant. The parameter states has the states of
+// operations in progress other than running and parked.
 func (m *move) list(ctx context.Context, states ...string) error {
 	m.parts = partsOf(m.tenant, m.Tables, append(states, "running", "parked"))
 	return describe(ctx, m.reader.Conn, m.parts)
@@ -163,7 +163,7 @@ func (m *move) list(ctx context.Context, states ...string) error {
 // has committed, Left if only the old home has, and "" otherwise. Unless the new home has
 // committed, begin deletes the rows that an earlier Move copied, because changes after that Move
 // were not noted. Then it writes in the new home that the tenant is arriving. It returns ErrNotHere
-// if from is not the home.
+// if the old cluster is not the home.
 func (m *move) begin(ctx context.Context) (Stage, error) {
 	here, err := stateOf(ctx, m.fence.Conn, m.tenant)
 	if err != nil {
@@ -265,9 +265,10 @@ func (m *move) copyPart(ctx context.Context, from, to pgx.Tx, p *part) error {
 	return err
 }
 
-// between begins two transactions: from reads one snapshot of the old home, and to writes in the
-// new home. It calls do, and then commit, which must commit to. If do fails, to is rolled back.
-// commit also gets the text of the snapshot.
+// between begins two transactions: one reads a snapshot of the old home, and the other writes in
+// the new home. It passes both to the function do. Then it passes the writing transaction and the
+// text of the snapshot to the function commit, which must commit that transaction. If do fails, the
+// writing transaction is rolled back.
 func (m *move) between(ctx context.Context, do func(from, to pgx.Tx) error, commit func(ctx context.Context, to pgx.Tx, snapshot string) error) error {
 	from, err := m.reader.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
@@ -282,7 +283,7 @@ func (m *move) between(ctx context.Context, do func(from, to pgx.Tx) error, comm
 	if err != nil {
 		return err
 	}
-	defer to.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after the commit, or after do has failed
+	defer to.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // fails only after the commit or an error of do
 	if _, err := to.Exec(ctx, `SET LOCAL fleet.moving = 'on'`); err != nil {
 		return err
 	}
@@ -292,7 +293,6 @@ func (m *move) between(ctx context.Context, do func(from, to pgx.Tx) error, comm
 	return commit(ctx, to, snapshot)
 }
 
-// reached reports a stage to Progress.
 func (m *move) reached(s Stage) {
 	if m.Progress != nil {
 		m.Progress(s, m.report.Rows)

@@ -23,9 +23,9 @@ func NewRouter(clusters ...Cluster) *Router {
 // connection during the delay.
 const movingPause = 10 * time.Millisecond
 
-// Do calls do with the home of the tenant. If the cluster refuses the transaction because the
-// tenant is moving or has another home, Do tries again until ctx ends. Do also waits while no
-// cluster is the home.
+// Do calls the function do with the home of the tenant. If the cluster refuses the transaction
+// because the tenant is moving or has another home, Do tries again until ctx ends. Do also waits
+// while no cluster is the home.
 func (r *Router) Do(ctx context.Context, tenant string, do func(ctx context.Context, home Cluster) error) error {
 	for {
 		home, err := r.home(ctx, tenant)
@@ -33,7 +33,7 @@ func (r *Router) Do(ctx context.Context, tenant string, do func(ctx context.Cont
 			err = do(ctx, home)
 		}
 		away := Away(err)
-		if err != nil && away == nil && err != ErrNoHome { //nolint:errorlint // joined with another error, a cluster did not answer
+		if err != nil && away == nil && err != ErrNoHome { //nolint:errorlint // ErrNoHome joined with another error: a cluster did not answer
 			return err
 		}
 		if err == nil {
