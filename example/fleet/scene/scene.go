@@ -31,8 +31,8 @@ type Stage struct {
 	ended    chan error
 }
 
-// Open prepares two empty clusters, and starts an instance of the service. The tenant Mover gets a
-// history with the given number of keys.
+// Open prepares two empty clusters, and starts an instance of the service. The tenant Mover gets
+// rows of earlier requests with the given number of keys, so that a move has something to copy.
 func Open(ctx context.Context, first, second fleet.Cluster, keys int) (*Stage, error) {
 	s := &Stage{clusters: [2]fleet.Cluster{first, second}, shop: NewShop(slog.New(slog.DiscardHandler), first, second), ended: make(chan error, 1)}
 	for i, c := range s.clusters {
@@ -118,8 +118,9 @@ var ErrBroken = errors.New("a promise is broken")
 
 // readBooks compares the answers of c with the orders and bills. An order is lost if the home does
 // not have the order with the id in the answer. An order is doubled if the home has several orders
-// of the same request. readBooks then sends each request again. readBooks returns ErrBroken if
-// something is lost, doubled, or in the wrong place.
+// of the same request. readBooks also repeats the request of each order that is not lost, and must
+// get the same order id. readBooks returns ErrBroken if something is lost, doubled, or in the wrong
+// place.
 func (s *Stage) readBooks(ctx context.Context, c *Crowd) (b Books, err error) {
 	wrong := map[string]int{}
 	for _, tenant := range tenants {

@@ -41,8 +41,8 @@ func Install(ctx context.Context, c fleet.Cluster) error {
 	return fleet.Install(ctx, c, Tables)
 }
 
-// Fill gives a tenant a history with the given number of keys. Each key has an order and a handled
-// message, and a tenth of the keys belong to operations.
+// Fill inserts rows of earlier requests of a tenant, with the given number of keys. Each key has an
+// order and a handled message, and a tenth of the keys belong to operations.
 func Fill(ctx context.Context, home fleet.Cluster, tenant string, keys int) error {
 	_, err := home.Pool.Exec(ctx, fill, tenant, keys)
 	return err
