@@ -23,7 +23,6 @@ func (s *stage) place(ctx context.Context, o order) (id int64, err error) {
 	return strconv.ParseInt(strings.TrimPrefix(got.location, "/orders/"), 10, 64)
 }
 
-// waitUntilShipped waits until the order has a shipment.
 func (s *stage) waitUntilShipped(ctx context.Context, order int64) error {
 	var found int32
 	if err := s.waitForRow(ctx, s.fulfilmentDB, &found, `SELECT 1 FROM shipments WHERE order_id = $1 LIMIT 1`, order); err != nil {
@@ -82,7 +81,6 @@ func killedRelay(ctx context.Context, s *stage) (string, error) {
 	return "published twice, shipped once", s.shippedOnce(ctx, order)
 }
 
-// waitUntilPublished waits until the outbox of the shop is empty.
 func (s *stage) waitUntilPublished(ctx context.Context) error {
 	var found int32
 	if err := s.waitForRow(ctx, s.pool, &found, `SELECT 1 WHERE NOT EXISTS (SELECT FROM idem.outbox)`); err != nil {
@@ -92,7 +90,7 @@ func (s *stage) waitUntilPublished(ctx context.Context) error {
 }
 
 // endRelaySessions ends the database sessions of the killed relays. Otherwise Postgres would still
-// execute the DELETE that a relay has sent.
+// execute the DELETE that a relay has sent, and no relay would publish the message again.
 func (s *stage) endRelaySessions(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, `
 		SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
