@@ -157,7 +157,7 @@ func (c *call) claimOrReplay(ctx context.Context, f *flight.Flight[flightID, lea
 	x := &c.execution
 	if c.replayLikely {
 		found, err := x.loadOnly(ctx)
-		if found || errors.Is(err, ErrPoolExhausted) { // a claim would wait for a connection just as long
+		if found || errors.Is(err, ErrPoolExhausted) { // a claim would get no connection either
 			return x.record, err
 		}
 	}
@@ -185,7 +185,7 @@ func (c *call) claimOrReplay(ctx context.Context, f *flight.Flight[flightID, lea
 			f.SetNote(string(c.hash[:]) + x.record.ExecutionID)
 		}
 		ending, err := c.proceed(ctx, found)
-		if leavesOperation(found, ending, err) { // the next leader of f resumes it: see inherit
+		if leavesOperation(found, ending, err) { // the next leader of f resumes the operation: see inherit
 			f.SetNote(string(c.hash[:]) + x.key.ExecutionID)
 		}
 		switch ending {
@@ -290,7 +290,7 @@ func (function) endedMeanwhile(context.Context, *execution, finding) (error, boo
 
 func (function) isOperation() bool { return false }
 
-// joined is a call of DoTx, or of Start in package operation. It claims the key, writes and records
+// joined is a call of DoTx, or of Start in package operation. It claims the key and does its work
 // inside a transaction of the caller.
 type joined struct {
 	execution
@@ -301,7 +301,7 @@ type joined struct {
 
 // joinedWork is what a joined call does with its key inside the caller's transaction.
 type joinedWork interface {
-	// execute runs once the key is claimed.
+	// execute does the work after the key was claimed.
 	execute(ctx context.Context, j *joined) (db.Record, error)
 	// foundOperation returns the result of the call if an operation already holds the key.
 	foundOperation(j *joined) (db.Record, error)
@@ -363,7 +363,7 @@ func (j *joined) run(ctx context.Context) (db.Record, error) {
 	case found == held:
 		return db.Record{}, j.inProgress()
 	case found == answered && j.record.State == db.Processing && j.record.SameHash:
-		return db.Record{}, j.inProgress() // usually the claim of a Do or DoTx around this call, in the same transaction
+		return db.Record{}, j.inProgress() // usually the record of a Do or DoTx whose fn makes this call
 	case found == answered:
 		return j.record, nil
 	}
@@ -374,8 +374,8 @@ func (j *joined) run(ctx context.Context) (db.Record, error) {
 	return r, nil
 }
 
-// claim claims the key, under a savepoint unless tx has had too many. If the key is not free, claim
-// undoes what it has changed.
+// claim claims the key. It sets a savepoint before, unless earlier calls in tx have set the maximum
+// of 32. If the key is not free, claim undoes its changes.
 func (j *joined) claim(ctx context.Context) (finding, error) {
 	j.claiming = db.Claim{Key: &j.key, AtOnce: true}
 	j.loading = db.Load{Key: &j.key}
@@ -429,7 +429,8 @@ func (j *joined) execute(ctx context.Context, fn func(pgx.Tx) (Response, error))
 	return j.complete(ctx, resp, db.Completed)
 }
 
-// start gives the key to an operation, which holds it once the caller's transaction is committed.
+// start gives the key to an operation. After the commit of the caller's transaction, the operation
+// holds the key.
 func (j *joined) start(ctx context.Context, start start) (db.Record, error) {
 	requests, err := start(j.claimedAt)
 	if err != nil {
@@ -442,7 +443,7 @@ func (j *joined) start(ctx context.Context, start start) (db.Record, error) {
 }
 
 // reject rolls back the writes of fn and records resp as its rejection. The rollback also releases
-// the key, so reject claims the key again in between.
+// the key, so reject claims the key again before it records resp.
 func (j *joined) reject(ctx context.Context, resp Response) (db.Record, error) {
 	if _, err := resp.normal().check(j.maxResponse); err != nil {
 		return db.Record{}, err

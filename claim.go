@@ -25,7 +25,7 @@ const (
 	claimed  finding = iota // the key is claimed, and the transaction is open
 	answered                // the key has a record, such as the response of another execution
 	held                    // another transaction holds the key
-	running                 // an operation holds the key between its transactions
+	running                 // an operation in progress holds the key, also between its transactions
 )
 
 // ending is the result of an execution.
@@ -48,7 +48,7 @@ type work interface {
 	statements(atOnce bool) []*roundtrip.Statement
 	// afterClaim returns requests to send behind the claim, in the same round trip.
 	afterClaim() []txn.Request
-	// begin runs in the transaction that has claimed the key, and ends the transaction.
+	// begin does the work in the transaction that has claimed the key, and ends the transaction.
 	begin(ctx context.Context, x *execution) (ending, error)
 	// resume continues the operation that holds the key.
 	resume(ctx context.Context, x *execution) (ending, error)
@@ -77,9 +77,9 @@ type execution struct {
 	record    db.Record // loaded or just written
 	claimedAt time.Time // when the key was claimed, by the clock of the database
 	askedAt   time.Time // when the last statement on the record was sent, by the clock of this process
-	previous  string    // the execution id of the previous claim in the same transaction of a caller
+	previous  string    // the execution id of an earlier claim in the caller's transaction, such as that of an outer call
 	rejection *Response // a rejection that is not recorded yet
-	sent      *Response // the response in the latest COMMIT, if it had one
+	sent      *Response // the response that was sent with the latest COMMIT, if any
 }
 
 // loadOnly loads the record without claiming the key, in one statement outside a transaction. It
@@ -88,7 +88,7 @@ func (x *execution) loadOnly(ctx context.Context) (found bool, err error) {
 	x.loading = db.Load{Key: &x.key}
 	x.askedAt = time.Now()
 	engine := x.engine
-	engine.Asker = nil // followers must not conclude that the leader has a connection for its claim
+	engine.Asker = nil // otherwise followers would conclude that the leader has a connection for its claim
 	if err := engine.Query(ctx, &x.loading); err != nil {
 		return false, hint(err)
 	}

@@ -191,7 +191,7 @@ func Retryable(err error) bool {
 	case errors.Is(err, ErrInProgress), errors.Is(err, ErrOutcomeUnknown), errors.Is(err, ErrPoolExhausted):
 		return true
 	case errors.Is(err, ErrTxEnded), errors.Is(err, ErrTxAborted):
-		return false // even if they wrap a transient error of the server
+		return false // even if the error also wraps a transient error of the server
 	}
 	return txn.Transient(err)
 }

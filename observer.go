@@ -125,7 +125,7 @@ type StepOutcome string
 const (
 	StepDone    StepOutcome = "done"    // the next commit records the step
 	StepFailed  StepOutcome = "failed"  // the operation's function gets the error; a failed undo parks the operation
-	StepUnknown StepOutcome = "unknown" // a call got no answer; it is repeated or its outcome asked for, or a person decides
+	StepUnknown StepOutcome = "unknown" // a call got no answer: it is repeated, its outcome queried, or a person decides
 )
 
 // Observers returns an observer that notifies each observer in list. TraceStart, TraceEvent and

@@ -161,7 +161,8 @@ func executionOf(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.
 	return operationCall{c}, nil
 }
 
-// operation is the work of a call of package operation.
+// operation is the work of a call by Do of package operation: a Runner that executes the steps of
+// an operation takes the place of fn.
 type operation struct {
 	runner   bridge.Runner
 	call     bridge.Execution

@@ -79,7 +79,7 @@ func (s *settings) refuse(format string, args ...any) {
 	}
 }
 
-// doOnly notes that the option of this name was given, which DoTx refuses.
+// doOnly stores the name of an option that DoTx refuses. The name of the first such option counts.
 func (s *settings) doOnly(name string) {
 	if s.forDoOnly == "" {
 		s.forDoOnly = name

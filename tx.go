@@ -48,7 +48,7 @@ func (x *execution) afterRunner(end bridge.Ending) (ending, error) {
 	switch end.Outcome {
 	case bridge.RolledBack:
 		return rolledBack, end.Err
-	case bridge.Unknown: // if the COMMIT happened, another process may complete the operation with another response
+	case bridge.Unknown: // another process may complete the operation with another response than x.sent
 		x.sent = nil
 		return unknown, end.Err
 	case bridge.Recorded:

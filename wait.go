@@ -30,8 +30,8 @@ var flights = flight.Group[flightID, leaderResult]{Stuck: func(id flightID) bool
 type leaderResult struct {
 	hash     Hash // the hash of the leader's request
 	result   Result
-	mismatch *MismatchError // set if the record has another hash than the leader
-	ended    error          // an error of an operation that all waiting calls return; the key is free
+	mismatch *MismatchError // set if the leader, the call that asked the database, got ErrMismatch
+	ended    error          // the error of a failed operation, or nil: all waiting calls return this error
 
 	// freshUntil is when the record may expire, by the clock of this process. A follower that began
 	// after freshUntil does not use the result, because the record may have expired before the
@@ -115,8 +115,8 @@ func (w *waiting) beforeNextLook(ctx context.Context, pause time.Duration) error
 	return txn.Sleep(ctx, pause)
 }
 
-// beginFollowing calls begin for a follower of f. If the observer panics, it removes the follower
-// from the flight.
+// beginFollowing calls begin for a follower of f. If the observer panics, beginFollowing removes
+// the follower from the flight.
 func (w *waiting) beginFollowing(f *flight.Flight[flightID, leaderResult]) {
 	begun := false
 	defer func() {
@@ -137,7 +137,7 @@ func (w *waiting) begin() {
 
 // The limits of InProgressError.RetryAfter.
 const (
-	minRetryAfter = time.Second // a short wait for a person, a long pause for a program that polls
+	minRetryAfter = time.Second // short for a person who waits, and long enough for a program that polls
 	maxRetryAfter = 30 * time.Second
 )
 

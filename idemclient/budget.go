@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// budget is a bucket of tokens. Each retry takes one token. The bucket starts full. It counts the
-// missing tokens, so that the zero value is a full bucket.
+// budget is a bucket of tokens. Each retry takes one token. At first the bucket is full: budget
+// counts the missing tokens, so its zero value is a full bucket.
 type budget struct {
 	mu      sync.Mutex
 	missing int64 // in millionths of a token

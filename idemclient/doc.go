@@ -146,7 +146,7 @@
 //
 // A body with GetBody, as http.NewRequest sets it for bytes and strings, is not copied. A body
 // without GetBody is first read into memory, up to MaxBuffer. A larger body is sent once, as a
-// stream, and not again. After an attempt that failed with an error, the whole body is read once
-// before it is sent again. A body that cannot be read, or does not have its declared length, is not
-// sent again, because the next attempt would fail too.
+// stream, and not again. After an attempt that failed with an error, the Transport checks the body:
+// it opens the body again and reads it to the end. A body that cannot be read, or does not have its
+// declared length, is not sent again, because the next attempt would fail too.
 package idemclient

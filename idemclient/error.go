@@ -37,7 +37,7 @@ type Error struct {
 	Attempts int           // attempts since the last redirect
 	Key      string        // abridged for logs; empty if there was no key
 	KeyAge   time.Duration // age of the key
-	Status   int           // the last status, if the call ended in the pause after a response or reading its body
+	Status   int           // the last status, if the call ended in the pause after a response or while its body was read
 	Err      error         // the error of the last attempt, and of the context if the context ended the call
 
 	full *hiddenKey

@@ -84,8 +84,8 @@ func (h *hop) addKey(req *http.Request) {
 }
 
 // header returns the header of the next attempt. If the key was sent before, the header has the
-// number of the attempt. It is then a new copy, because Base may still read the header of the last
-// attempt.
+// number of the attempt. That header is a new copy, because Base may still read the header of the
+// last attempt.
 func (h *hop) header() http.Header {
 	number := h.attempts
 	if h.key.sentBefore {

@@ -44,8 +44,8 @@ type callerBody struct {
 	closed  atomic.Bool
 }
 
-// Read returns an *Error with the key if the body breaks off and the call has a key. It returns an
-// error after Close unchanged.
+// Read returns an *Error with the key if the body breaks off and the call has a key. An error after
+// Close stays unchanged.
 func (b *callerBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == nil || err == io.EOF || b.closed.Load() || b.attempt.call.key.value == "" {

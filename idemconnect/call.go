@@ -119,9 +119,9 @@ func replayed(message any) connect.AnyResponse {
 	return r
 }
 
-// snapshot has the response header and trailer as outer interceptors have set them through the
-// context. The interceptor uses the snapshot to discard what a run of the handler has added, if the
-// handler runs again or the answer is not the result of the last run.
+// snapshot contains the response header and trailer from before the call. Outer interceptors may
+// have set them through the context. The interceptor uses the snapshot to discard what a run of the
+// handler has added, if the handler runs again or the answer is not the result of the last run.
 type snapshot struct {
 	info            connect.CallInfo
 	header, trailer http.Header

@@ -37,7 +37,7 @@ func ClientInterceptor(config ClientConfig) connect.Interceptor {
 			if !req.Spec().IsClient || !c.Methods(req.Spec().Procedure) {
 				return next(ctx, req)
 			}
-			sent := req.Header().Clone() // a copy, because each attempt adds its own headers to req
+			sent := req.Header().Clone() // a copy without the headers that each attempt adds to req
 			key, isGiven := unary.KeyOf(ctx)
 			if isGiven || len(sent.Values(KeyHeader)) == 0 {
 				sent.Set(KeyHeader, key)

@@ -52,7 +52,7 @@ func statusOf(err error) (*spb.Status, bool) {
 }
 
 // errorOf returns the status of an answer as a *connect.Error. If the answer also has an error of
-// the handler, its metadata is kept.
+// the handler, errorOf copies the metadata of this error.
 func errorOf(answer unary.Answer) error {
 	err := connect.NewError(connect.Code(answer.Said.GetCode()), errors.New(answer.Said.GetMessage()))
 	for _, packed := range answer.Said.GetDetails() {

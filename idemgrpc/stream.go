@@ -33,8 +33,8 @@ type held struct {
 	header, trailer metadata.MD
 }
 
-// hold returns a context that collects the metadata of a handler, and the collected metadata.
-// Outside of a gRPC server it returns ctx and nil.
+// hold returns a context for a run of the handler, and a held that collects the metadata of this
+// run. Outside of a gRPC server, hold returns ctx and nil.
 func hold(ctx context.Context) (context.Context, *held) {
 	stream := grpc.ServerTransportStreamFromContext(ctx)
 	if stream == nil {

@@ -113,8 +113,8 @@ func (x *exchange) answerWith(a *attempt, problem *Problem) (Decision, error) {
 }
 
 // decide takes the answer from the recorder w, and returns what happens to the answer and to the
-// writes of the handler. If a 5xx has replaced an earlier answer of the handler, decide never
-// returns Commit.
+// writes of the handler. If the handler first answered below 500 and then answered 5xx, only the
+// 5xx counts, and decide never returns Commit.
 func (x *exchange) decide(a *attempt, w *recorder) (Decision, error) {
 	response, err := w.finish(x.r.Method == http.MethodHead)
 	if err != nil {

@@ -54,6 +54,6 @@ func (f *failure) As(target any) bool {
 	return reflect.TypeOf(target) != rejection && errors.As(f.err, target)
 }
 
-// rejection is the type of the target with which idem.Do calls errors.As to find an error of
-// idem.Reject.
+// rejection is the type of the pointer that idem.Do passes to errors.As in order to find an error
+// of idem.Reject.
 var rejection = reflect.PointerTo(reflect.TypeOf(idem.Reject(idem.Response{})))

@@ -83,11 +83,11 @@ type prepared struct {
 // contain {id}.
 //
 // If the operation ends within config.Patience, the client gets the recorded answer of the
-// operation. Otherwise the handler answers 202 as soon as the operation is stored, so that an
-// accepted operation is never lost. The body of the 202 is the status of the operation, and its
-// Location is the path of the status. A request is rejected for the same reasons as under Wrap. If
-// something fails after the operation was stored, the answer is 202 too, because a Worker continues
-// the operation.
+// operation. After that time the handler answers 202, but never before the operation is stored, so
+// that an accepted operation is never lost. The body of the 202 is the status of the operation, and
+// its Location is the path of the status. A request is rejected for the same reasons as under Wrap.
+// If something fails after the operation was stored, the answer is 202 too, because a Worker
+// continues the operation.
 //
 // The operation does not end with its request. When the client stops waiting, the process continues
 // the operation. [OperationHandler.Shutdown] waits for the end of such operations. If the process

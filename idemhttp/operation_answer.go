@@ -67,7 +67,7 @@ func (h *OperationHandler) startForWorker(x *exchange, p *prepared, c *claim) *f
 }
 
 // await waits for the end of the run and sends its result. After Patience, or when the context of
-// the request ends, await answers 202 as soon as the operation is stored.
+// the request ends, await answers 202, but not before the operation is stored.
 func (h *OperationHandler) await(x *exchange, run *run, c *claim) *failure {
 	select {
 	case <-run.ended:

@@ -297,17 +297,12 @@ func bodyAllowed(status int) bool {
 
 var errBuffered = fmt.Errorf("idemhttp: the answer is sent after the commit: %w", http.ErrNotSupported)
 
-// FlushError returns an error.
 func (r *recorder) FlushError() error { return errBuffered }
 
-// Hijack returns an error.
 func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, errBuffered }
 
-// SetReadDeadline returns an error.
 func (r *recorder) SetReadDeadline(time.Time) error { return errBuffered }
 
-// SetWriteDeadline returns an error.
 func (r *recorder) SetWriteDeadline(time.Time) error { return errBuffered }
 
-// EnableFullDuplex returns an error.
 func (r *recorder) EnableFullDuplex() error { return errBuffered }

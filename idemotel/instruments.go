@@ -99,7 +99,7 @@ func (c collection) float(name string, value float64, attrs ...attribute.KeyValu
 	c.to.ObserveFloat64(c.instruments[name].(metric.Float64Observable), value, metric.WithAttributes(attrs...))
 }
 
-// seconds reports a duration, unless the duration is unknown.
+// seconds reports a duration if it is known.
 func (c collection) seconds(name string, d stats.Figure[time.Duration], attrs ...attribute.KeyValue) {
 	if d.Known() {
 		c.float(name, d.Value.Seconds(), attrs...)

@@ -21,8 +21,9 @@ const (
 )
 
 // TracePublished records a call of a relay's publisher. It implements outbox.RelayObserver: set the
-// Observer in outbox.RelayConfig. If the call returned an error, messages that were neither
-// published nor failed are counted as away: the relay publishes them again.
+// Observer in outbox.RelayConfig. If the call returned an error, the messages that were neither
+// published nor failed have the idem.outcome "away": they are still in the outbox, and the relay
+// publishes them again.
 func (o *Observer) TracePublished(ctx context.Context, data outbox.TracePublishedData) {
 	if o == nil {
 		return

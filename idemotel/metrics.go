@@ -107,7 +107,6 @@ type metrics struct {
 	sendTimes, processTimes              *histogram // the same times, under the names of the semantic conventions
 }
 
-// newMetrics creates the instruments of an Observer.
 func newMetrics(meter metric.Meter) (*metrics, error) {
 	var errs []error
 	count := func(name, unit, text string) *counter {
@@ -143,7 +142,6 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 	return m, errors.Join(errs...)
 }
 
-// end records the metrics of a call that has ended.
 func (m *metrics) end(ctx context.Context, name, kind string, data *idem.TraceEndData) {
 	m.duration.record(ctx, data.Duration, labels{name: name, kind: kind, outcome: string(data.Outcome), cause: data.Cause})
 	if data.Cause == idem.CauseUnreadable {

@@ -111,7 +111,7 @@ func (o *Observer) TraceStart(ctx context.Context, data idem.TraceStartData) con
 }
 
 // beginning returns the cached span options of a call. For the first call with these labels, it
-// also calls declare.
+// also calls declare, which exports counters with the value 0.
 func (o *Observer) beginning(l labels) *beginning {
 	b, ok := o.begun.find(l)
 	if !ok {
@@ -154,7 +154,8 @@ func (o *Observer) TraceEnd(ctx context.Context, data idem.TraceEndData) {
 	if c == nil || !c.isLastCopy() {
 		return
 	}
-	// A call without a key has no record that shows whether its COMMIT has happened.
+	// A call without a key has no record that shows whether its COMMIT has happened, so the outcome
+	// stays unknown.
 	if c.unresolved || c.kind == kindKeyless && data.Outcome == idem.OutcomeUnknown {
 		o.resolve(c, unresolved)
 	}

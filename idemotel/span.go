@@ -19,8 +19,8 @@ const (
 	ageKey       = attribute.Key("idem.replay.age")
 )
 
-// stages has the name of the stage that begins with an event. The first stage of a call, the claim,
-// begins without an event.
+// stages maps an event to the name of the stage that the event begins. The first stage of a call,
+// the claim, begins without an event.
 var stages = map[idem.Event]string{
 	idem.EventWaiting:        "idem wait",
 	idem.EventExecuting:      "idem fn",
@@ -68,7 +68,7 @@ func (c *call) leave(cause idem.Cause) {
 	c.stage = nil
 }
 
-// proceed ends the current stage. It starts the next stage if a stage begins with the event.
+// proceed ends the current stage. It starts the next stage if the event begins one.
 func (o *Observer) proceed(c *call, data *idem.TraceEventData) {
 	c.leave(data.Cause)
 	stage := stages[data.Event]

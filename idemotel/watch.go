@@ -33,7 +33,7 @@ type Gauges struct {
 const (
 	collectLimit = 500 * time.Millisecond // how long a collection waits for a reading
 	readLimit    = 5 * time.Second        // the timeout of a reading
-	staleAfter   = 4                      // for how many intervals old figures are exported
+	staleAfter   = 4                      // figures are exported until they are this many intervals old
 )
 
 // Watch registers gauges of the database and of the pool. Gauges.Stop unregisters them.

@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// OpenDB returns a *sql.DB over pool. A first run of [Do] on it, without WithReplayLikely, takes as
-// many round trips as a plain transaction of fn. The *sql.DB can be used for everything else as
-// well, like the *sql.DB of stdlib.OpenDBFromPool. It keeps no idle connections of its own. Its
-// Close leaves pool open.
+// OpenDB returns a *sql.DB over pool. On this *sql.DB, a first run of [Do] takes as many round
+// trips as a plain transaction around the statements of fn, and one more with WithReplayLikely. The
+// *sql.DB can be used for everything else as well, like the *sql.DB of stdlib.OpenDBFromPool. It
+// keeps no idle connections of its own. Its Close leaves pool open.
 func OpenDB(pool *pgxpool.Pool) *sql.DB {
 	db := sql.OpenDB(&connector{
 		Connector: stdlib.GetPoolConnector(pool),

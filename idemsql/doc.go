@@ -11,6 +11,7 @@
 // they return [ErrDriver] before they do anything.
 //
 // With a *sql.DB from [OpenDB] the claim is sent together with BEGIN, and the response together
-// with COMMIT. A first run then takes as many round trips as the plain transaction of fn. With any
-// other *sql.DB a first run takes two more round trips, and a replay takes one more round trip.
+// with COMMIT. A first run then takes as many round trips as a plain transaction around the
+// statements of fn. With any other *sql.DB a first run takes two more round trips, and a replay
+// takes one more round trip.
 package idemsql

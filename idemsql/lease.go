@@ -157,8 +157,8 @@ func (l *lease) detach(tx pgx.Tx) error {
 	return nil
 }
 
-// detachOwnTx is detach for a *sql.Tx that has sent its own BEGIN. It pins the connection. End
-// later ends the *sql.Tx.
+// detachOwnTx is detach for a *sql.Tx that has sent its own BEGIN. It pins the connection, so that
+// database/sql cannot use it until End ends the *sql.Tx.
 func (l *lease) detachOwnTx(tx pgx.Tx) error {
 	pinned, err := pin(context.Background(), l.tx)
 	switch {

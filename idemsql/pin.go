@@ -50,8 +50,8 @@ func pin(ctx context.Context, tx *sql.Tx) (*pinnedConn, error) {
 	}
 }
 
-// pinError returns the error of pin if the probing statement has returned err without reaching the
-// probe.
+// pinError returns the error of pin. err is what the statement with the connProbe returned before
+// pgx called the probe.
 func pinError(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, sql.ErrTxDone), errors.Is(err, ErrDriver), errors.Is(err, driver.ErrBadConn):

@@ -158,8 +158,9 @@ func (p *txPair) current() pgx.Tx {
 	return p.pgxTx
 }
 
-// borrow pins the connection. It stays pinned until release has been called once for each call of
-// borrow. It returns sql.ErrTxDone if the pair is closed or the transaction has ended.
+// borrow pins the connection. The connection stays pinned until release has been called once for
+// each call of borrow. borrow returns sql.ErrTxDone if the pair is closed or the transaction has
+// ended.
 func (p *txPair) borrow() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

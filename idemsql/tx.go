@@ -13,8 +13,8 @@ import (
 
 // Tx returns a database/sql transaction as a pgx.Tx, for outbox.Add, inbox.HandleTx and
 // operation.Start, and for the features of pgx that database/sql lacks. If tx is the transaction of
-// an fn, idem.ExecutionID returns the id of the execution for the result. The pgx.Tx cannot be
-// committed or rolled back. It ends with tx.
+// an fn, idem.ExecutionID accepts the pgx.Tx and returns the id of the execution. The pgx.Tx cannot
+// be committed or rolled back. It ends with tx.
 //
 // tx itself can still be used, also inside a function that gets the pgx.Tx. Like any pgx.Tx, the
 // result is for one goroutine at a time. Rows and batch results must be closed: while they are

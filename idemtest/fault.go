@@ -28,7 +28,7 @@ type fault struct {
 }
 
 // faults lists all faults. Each format takes the number and the SQL of the statement. Lose must
-// come before the faults with commitsOnly, because its trials show which statements commit.
+// come before the faults with commitsOnly, because the trials of Lose show which statements commit.
 var faults = []fault{
 	{kind: faultproxy.Cut, format: "the connection was cut before statement %d (%s)"},
 	{kind: faultproxy.Lose, format: "the answer to statement %d (%s) was lost"},
@@ -71,8 +71,8 @@ func (u *suite) injectFaults() {
 }
 
 // injectFewFaults replaces injectFaults under go test -short. It injects each fault once, at the
-// first COMMIT, and leaves out the slow faults. Only the serialization failure occurs at the first
-// statement of a transaction instead.
+// first COMMIT, and leaves out the slow faults. The exception is the serialization failure, which
+// occurs at the first statement of a transaction.
 func (u *suite) injectFewFaults() {
 	u.Helper()
 	commit := max(0, u.flightsToCommit())
@@ -107,8 +107,8 @@ func (u *suite) injectFault(f fault, n int) (result faultproxy.Result, ok bool) 
 			if f.kind == faultproxy.Outage {
 				s.pool.Reset()
 			}
-			// A handler that ignored the 40001, or ended its transaction because of it, has broken
-			// a promise of its own.
+			// If the handler ignored the 40001, or ended its transaction because of it, report this mistake
+			// and not its consequences.
 			if broken, is := brokenTx(s, first); is && f.kind == faultproxy.Conflict {
 				u.breaks(broken, "%s; then the caller was answered %s", fmt.Sprintf(f.format, n+1, statementOf(result)), first.brief)
 				return

@@ -84,8 +84,8 @@ func (u *suite) poolFor(sc *trialTB, make func(testing.TB) *pgxpool.Pool, effect
 	return on
 }
 
-// calls returns a function that invokes call with the pool that s has now. It reports a panic as a
-// failure that may be retried.
+// calls returns a function that passes the current pool of s to call. If call panics, the answer
+// says that the caller must retry.
 func (s *subject) calls(call Call) ask {
 	if call == nil {
 		return nil

@@ -105,7 +105,7 @@ func freePort() (int, error) {
 }
 
 // lifelines contains the standard inputs of the started scripts. They stay open until this process
-// ends, and the scripts end with them.
+// ends. Each script ends when its standard input is closed.
 var lifelines []io.Closer
 
 // startScript starts cmd and returns the first line of its output. The script runs until its

@@ -134,7 +134,7 @@ func (u *suite) injectCrashes(repeats, parks promise, first func(s *subject) ask
 // Freezing the proxy simulates the crash. For the server, every connection ends, as in a real
 // crash. The goroutines of the "dead" process still exist, but no answer reaches them. Later the
 // proxy thaws and these goroutines resume, like a process that was paused for a long time. They
-// must not repeat an effect that the next process has already had.
+// must not repeat an effect of the process that has resumed the operation in the meantime.
 func (u *suite) injectCrash(kind faultproxy.Kind, format string, n int, repeats, parks promise, first func(s *subject) ask) (fired, ok bool) {
 	u.Helper()
 	u.trial(0, func(s *subject) {

@@ -86,9 +86,9 @@ type suite struct {
 	steps bool
 	parks bool // a crash may park the operation
 
-	// These promises differ between the suites. A success without a record breaks unrecorded, and a
-	// success before the commit breaks early. A new key that is treated as a duplicate breaks
-	// taken, and a repeated effect breaks repeated.
+	// Each of these fields is the promise to report for one mistake: unrecorded for a success without
+	// a record, early for a success before the commit, taken for a new key that is treated as a
+	// duplicate, repeated for a repeated effect. The promises differ between the suites.
 	unrecorded, early, taken, repeated promise
 	// checkOther checks the answer to another payload under the same key, and reports a broken
 	// promise.

@@ -41,7 +41,7 @@ func (u *suite) firstRun() {
 // lateWait is how long effectsFollow waits for an effect that comes after the answer.
 const lateWait = 3 * time.Second
 
-// effectsFollow reports whether the number of effects rises above than.effects within lateWait.
+// effectsFollow reports whether a new effect, compared with than, appears within lateWait.
 func (u *suite) effectsFollow(s *subject, than counts) bool {
 	u.Helper()
 	for begin := time.Now(); time.Since(begin) < lateWait; time.Sleep(50 * time.Millisecond) {
@@ -133,8 +133,8 @@ func (u *suite) otherKeys() {
 	})
 }
 
-// servedApart sends the first request and then the request in what. The second request must succeed
-// and have its own effect. Otherwise servedApart reports the promise in broken.
+// servedApart sends the first request, and then the request in the parameter what. This request
+// must succeed and have its own effect. If not, servedApart reports the promise in broken.
 func (u *suite) servedApart(s *subject, what ask, broken promise) {
 	u.Helper()
 	if what == nil {

@@ -31,8 +31,8 @@ func runTrial(t testing.TB, maxConns int32, f func(s *trialTB)) {
 	f(s)
 }
 
-// end runs the cleanups in reverse order. Each call defers the next one, so the remaining cleanups
-// run even if a cleanup panics or calls FailNow.
+// end runs the cleanups in reverse order. Each call of end runs one cleanup and defers the next
+// call, so the remaining cleanups run even if a cleanup panics or calls FailNow.
 func (s *trialTB) end() {
 	if len(s.cleanups) == 0 {
 		return

@@ -5,7 +5,7 @@ import "context"
 // undisturbed sends the first request without faults. It returns the answer, the counts before the
 // request (base), and the counts after the request (one). ok is false if effects are missing
 // although the answer was a success. undisturbed also sets u.varies if the answer differs from the
-// answer in the first trial.
+// answer in the first trial, or if the operation has made calls at the same time.
 func (u *suite) undisturbed(s *subject) (first answer, base, one counts, ok bool) {
 	u.Helper()
 	base = u.count(s)

@@ -94,9 +94,9 @@ func (u *suite) checkFields(when string, first, duplicate answer) bool {
 	return true
 }
 
-// brokenTx returns the promise that a function broke by ending its transaction or by ignoring an
-// error that aborted it. An HTTP response does not say which of the two happened, so brokenTx asks
-// the proxy.
+// brokenTx returns the promise that a function broke by ending its transaction, or by ignoring an
+// error that aborted the transaction. An HTTP response does not say which of the two happened, so
+// brokenTx asks the proxy.
 func brokenTx(s *subject, given answer) (broken promise, is bool) {
 	switch {
 	case errors.Is(given.err, idem.ErrTxAborted), given.err == errBrokenTx && s.proxy.Aborted():

@@ -83,8 +83,8 @@ func (f *functions) closure(e ast.Expr) *ast.FuncLit {
 }
 
 // addIndirect handles a call in the body b that calls a variable, as in fn(). It adds the functions
-// that the variable may contain: a literal that is assigned to it outside of b, or, if it is a
-// parameter, the arguments of all callers.
+// that the variable may contain: a literal that is assigned to it outside of b, or, if the variable
+// is a parameter, the arguments of all callers.
 func (f *finder) addIndirect(b *body, call *ast.CallExpr) {
 	if literal := f.closure(call.Fun); literal != nil && !within(literal, b.block) {
 		f.add(literal, f.txOf(b, call, literal), b.by, b.shares, true)

@@ -21,7 +21,7 @@ type body struct {
 	tx       types.Object           // the parameter or variable for the transaction; nil if it has no name
 	by       string                 // the function of idem that runs the body, for example "idem.Do"
 	shares   bool                   // the body runs in a transaction of idem's caller, as with DoTx
-	accepted map[*ast.CallExpr]bool // calls in a method chain that receives the transaction
+	accepted map[*ast.CallExpr]bool // calls that idemoutside accepts: their method chain receives the transaction
 	// helper says that the function is called by another function in the transaction, and not by
 	// idem. The rules then do not know whether its other parameters are bound to the transaction.
 	helper bool
@@ -61,7 +61,7 @@ type finder struct {
 //
 // DoTx and HandleTx run the function in their caller's transaction. The function may then also
 // write through the caller's own Tx variable, and the rule idemoutside accepts such writes in
-// bodies that are marked with shares.
+// bodies whose field shares is true.
 func (f *finder) call(call *ast.CallExpr) {
 	to := callee(f.info, call)
 	if set, ok := f.soleValue(call.Fun); ok && to == nil {

@@ -23,7 +23,7 @@ after the caller has left.`,
 			if to == nil || to.Pkg() == nil || len(call.Args) == 0 || !takesContext(to) {
 				return
 			}
-			// A context that never ends is wrong for every call of idem. A context that ends only
+			// A context that never ends is wrong for every call that claims a key. A context that ends only
 			// with the process is wrong for every call in a handler.
 			from := f.endless(call.Args[0], 0)
 			switch {
@@ -81,7 +81,7 @@ func (f *functions) endless(e ast.Expr, deep int) *types.Func {
 // ignoresCallersContext reports whether call uses the transaction with a new context, although a
 // function around the call receives a context from its caller. Rollback is exempt, because a
 // rollback must happen even after the caller's context has ended. WithoutCancel is exempt, because
-// such a program deliberately lets the statement continue.
+// a program that uses it lets the statement continue on purpose.
 func (b *body) ignoresCallersContext(call *ast.CallExpr) bool {
 	to := b.calleeOf(call)
 	if b.tx == nil || to == nil || len(call.Args) == 0 || !takesContext(to) || to.Name() == "Rollback" {
@@ -89,7 +89,7 @@ func (b *body) ignoresCallersContext(call *ast.CallExpr) bool {
 	}
 	from := b.endless(call.Args[0], 0)
 	return from != nil && from.Name() != "WithoutCancel" && b.isUsedBy(call) && b.hasParam(call, hasContext) &&
-		!(from.Name() == "NotifyContext" && b.hasParam(call, isRequestOrOp)) // Deadline reports this case for any call
+		!(from.Name() == "NotifyContext" && b.hasParam(call, isRequestOrOp)) // the check of all calls already reports such a context
 }
 
 func takesContext(f *types.Func) bool {

@@ -65,7 +65,7 @@ func (t *inert) changesState(n ast.Node) (found bool) {
 			outer(n.X)
 		case *ast.UnaryExpr:
 			if n.Op == token.AND {
-				outer(n.X) // a function with the address may assign to it
+				outer(n.X) // a function that gets the address may assign to the variable
 			}
 		case *ast.SendStmt:
 			found = true
@@ -77,7 +77,7 @@ func (t *inert) changesState(n ast.Node) (found bool) {
 
 // absorbs reports whether the value of n is used only in inert places, such as log calls. It
 // follows the value through variables that are assigned once, at most eight deep. It returns false
-// if there is a single other use, because that use may decide which steps run.
+// if there is even one other use, because that use may decide which steps run.
 func (t *inert) absorbs(n ast.Node, deep int) bool {
 	for _, place := range t.places {
 		if within(n, place) {
@@ -98,9 +98,9 @@ func (t *inert) absorbs(n ast.Node, deep int) bool {
 	return true
 }
 
-// assignedFrom returns the variables to which an expression that contains n is assigned, and
-// nothing else. If several assigned expressions contain n, assignedFrom uses the innermost. An
-// outer expression may be a function literal with many other statements.
+// assignedFrom returns the variables that are assigned only once, with an expression that contains
+// n. If several assigned expressions contain n, assignedFrom uses the innermost. An outer
+// expression may be a function literal with many other statements.
 func (t *inert) assignedFrom(n ast.Node) map[types.Object]bool {
 	variables, from := map[types.Object]bool{}, token.NoPos
 	for object, set := range t.assigned {

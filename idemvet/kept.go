@@ -57,8 +57,8 @@ func startsGoroutine(f *types.Func) bool {
 		isFunc(f, "time", "AfterFunc") || isFunc(f, "context", "AfterFunc")
 }
 
-// isUsedBy reports whether call uses the transaction, or a value that contains it or reads through
-// it.
+// isUsedBy reports whether call uses the transaction, or a value that contains the transaction or
+// reads through it.
 func (b *body) isUsedBy(call *ast.CallExpr) bool {
 	return mentions(b.info, call, b.tx) || contains(call, func(id *ast.Ident) bool { return b.holds(id, 0) })
 }

@@ -111,9 +111,9 @@ func (k *keys) namesHeader(e ast.Expr) bool {
 // keyParam returns the position of the parameter called key in f, or -1.
 func keyParam(f *types.Func) int { return stringParam(f, "key") }
 
-// find returns the first call in e for which is(info, call) returns found. It also searches the
-// expressions that are assigned to variables and fields in e, at most eight deep. It searches the
-// arguments of a call only if is(info, call) returns through.
+// find returns the first call in e for which the result found of is(info, call) is true. It also
+// searches the expressions that are assigned to variables and fields in e, at most eight deep. It
+// searches the arguments of a call only if the result through is true.
 //
 // If rand.Read fills a variable, no expression is assigned to the variable. find then examines the
 // call of rand.Read.
@@ -154,8 +154,8 @@ func (k *keys) find(e ast.Expr, is func(info *types.Info, call *ast.CallExpr) (f
 	return found
 }
 
-// fieldValue returns the expression for the field e in the composite literal that created its
-// struct, or nil.
+// fieldValue returns the value of the field e in the composite literal that created the struct, or
+// nil.
 func (k *keys) fieldValue(e *ast.SelectorExpr) ast.Expr {
 	set, ok := k.soleValue(e.X)
 	if !ok {
@@ -178,8 +178,8 @@ func (k *keys) fieldValue(e *ast.SelectorExpr) ast.Expr {
 	return nil
 }
 
-// isClock returns found for calls that read the clock. It does not return through for calls that
-// reduce a time to a day or another unit, because the reduced value is the same for many attempts.
+// isClock sets found for calls that read the clock. It does not set through for calls that reduce a
+// time to a day or another unit, because the reduced value is the same for many attempts.
 func isClock(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	f := callee(info, call)
 	if isFunc(f, "time", "Format", "AppendFormat", "Date", "Year", "Month", "Day", "YearDay", "ISOWeek", "Weekday", "Truncate", "Round") {
@@ -188,7 +188,7 @@ func isClock(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	return isFunc(f, "time", "Now", "Since", "Until"), true
 }
 
-// isRandom returns found for calls that return a different value each time: random numbers and
+// isRandom sets found for calls that return a different value each time: random numbers and
 // generated IDs. Calls that derive an ID from a value, such as uuid.NewSHA1, are not random, but
 // their arguments may be. isRandom recognizes ID packages, in any version, by the last part of
 // their import path.

@@ -59,8 +59,8 @@ func callsOutsideTx(pass *analysis.Pass, b *body, to *ast.SelectorExpr) bool {
 	return ok && (isPoolMethod(method) || isOutsideTx(pass, b, to.X)) && to.Sel.Name != "WithTx" && !touchesNoData[to.Sel.Name]
 }
 
-// argumentsOutside reports arguments of call, a call to another package, that have a connection of
-// their own.
+// argumentsOutside reports arguments that have a connection of their own. The parameter call is a
+// call to another package.
 func argumentsOutside(pass *analysis.Pass, b *body, call *ast.CallExpr) {
 	for _, arg := range call.Args {
 		if isOutsideTx(pass, b, arg) {

@@ -50,9 +50,9 @@ func (k *keys) enclosing(n ast.Node) (fn ast.Node, object types.Object) {
 	return nil, nil
 }
 
-// calls reports whether call calls the function object, or passes it to a function that retries.
-// Methods of generic types are compared by their origin, because each instance has an object of its
-// own.
+// calls reports whether call calls the function in the parameter object, or passes it to a function
+// that retries. Methods of generic types are compared by their origin, because each instance has an
+// object of its own.
 func (k *keys) calls(call *ast.CallExpr, object types.Object) bool {
 	to := callee(k.info, call)
 	if to != nil && to.Origin() == object || k.variable(call.Fun) == object {
@@ -78,8 +78,8 @@ func (k *keys) isInRetry(stack []ast.Node, made ast.Node) bool {
 		case *ast.ForStmt, *ast.RangeStmt:
 			return k.isRetryLoop(n, made.End())
 		case *ast.CallExpr:
-			// The call counts if made is in a function literal among its arguments, or is the call
-			// itself.
+			// The call counts if made is the call itself, or is in a function literal among the call's
+			// arguments.
 			isArgument := n == made || i+1 < len(stack) && blockOf(stack[i+1]) != nil
 			if isArgument && k.retriesArgument(n) {
 				return true
@@ -96,10 +96,10 @@ func (k *keys) retriesArgument(call *ast.CallExpr) bool {
 	return retries(callee(k.info, call)) || at >= 0 && at < len(call.Args) && k.isKeyed(call.Args[at])
 }
 
-// isRetryLoop reports whether loop repeats one request until the request succeeds. The expression
-// of the request ends at position from. A retry loop differs from a loop over elements in two ways.
-// It ends with the first success, and if it has a range, it ranges over a number or a list of
-// delays.
+// isRetryLoop reports whether loop repeats one request until the request succeeds. The parameter
+// from is the position at which the expression of the request ends. A retry loop differs from a
+// loop over elements in two ways. It ends with the first success, and if it has a range, it ranges
+// over a number or a list of delays.
 func (k *keys) isRetryLoop(loop ast.Node, from token.Pos) bool {
 	if ranged, ok := loop.(*ast.RangeStmt); ok {
 		return k.countsAttempts(ranged.X) && k.exitsAfterSuccess(ranged.Body, from)
@@ -149,9 +149,9 @@ func (k *keys) comparesError(e ast.Node, op token.Token) bool {
 }
 
 // exitsAfterSuccess reports whether the loop body leaves the loop after a successful request. The
-// expression of the request ends at position from. An exit does not count if it happens only after
-// a failure, or if it does not depend on the outcome of the request. A loop that makes one request
-// per element has at most such exits.
+// parameter from is the position at which the expression of the request ends. An exit does not
+// count if it happens only after a failure, or if it does not depend on the outcome of the request.
+// A loop that makes one request per element has at most such exits.
 func (k *keys) exitsAfterSuccess(body *ast.BlockStmt, from token.Pos) (exits bool) {
 	var inner []ast.Node // inner statements to which an unlabeled break applies, instead of the loop
 	var look func(n ast.Node) bool
@@ -164,8 +164,8 @@ func (k *keys) exitsAfterSuccess(body *ast.BlockStmt, from token.Pos) (exits boo
 		case *ast.CommClause:
 			return !k.waitsForCancel(n.Comm)
 		case *ast.IfStmt:
-			// An exit in the body would follow a failure, or would not depend on the request. Only
-			// the else branch can contain an exit after a success.
+			// An exit in the body of this if statement follows a failure, or does not depend on the request.
+			// Only the else branch can contain an exit after a success.
 			if k.isFailure(n.Cond) || !k.testsOutcome(n.Cond, from) {
 				if n.Else != nil {
 					ast.Inspect(n.Else, look)
@@ -184,8 +184,8 @@ func (k *keys) exitsAfterSuccess(body *ast.BlockStmt, from token.Pos) (exits boo
 }
 
 // testsOutcome reports whether cond depends on the outcome of the request: on an error, a response,
-// or a result of the request. A result is a variable to which an expression around the position
-// from is assigned.
+// or a result of the request. A result is a variable to which the expression with the request is
+// assigned. The parameter from is a position in this expression.
 func (k *keys) testsOutcome(cond ast.Expr, from token.Pos) bool {
 	isResult := func(set ast.Expr) bool { return set.Pos() < from && from <= set.End() }
 	return contains(cond, func(e ast.Expr) bool {

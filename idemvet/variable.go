@@ -90,7 +90,7 @@ func assigns(info *types.Info, statement ast.Stmt, v *types.Var) bool {
 }
 
 // isReadAfter reports whether code after literal reads v. Function literals that assign to v
-// themselves do not count, because such steps usually use the variable each for itself.
+// themselves do not count, because such a step usually uses the variable only for itself.
 func (r *replays) isReadAfter(v *types.Var, literal *ast.FuncLit, block *ast.BlockStmt) (read bool) {
 	ast.Inspect(block, func(n ast.Node) bool {
 		switch n := n.(type) {

@@ -221,7 +221,7 @@ func (a *attempt) callHandler(ctx context.Context, r *result) {
 	r.message = nil
 }
 
-// give calls the handler once, with messages.
+// give calls the handler once, with the given messages.
 func (a *attempt) give(ctx context.Context, r *result, group []*delivery, messages []Message) {
 	a.runs++
 	a.given += len(group)
@@ -272,11 +272,11 @@ func (a *attempt) settleDone(group []*delivery) {
 	}
 }
 
-// committers is called if a handler has committed the transaction by a SQL statement. suspects are
-// the messages whose handler may have done so. If only one handler has run, or no transaction is
-// open after the last one, the last handler did it. Otherwise each handler that has run is a
-// suspect. done are the messages before the suspects: the COMMIT included their effects. Messages
-// that no handler has received are in neither list.
+// committers is called if a handler has committed the transaction by a SQL statement. The list
+// suspects has the messages whose handler may have done so. If only one handler has run, or no
+// transaction is open after the last one, this is the last message. Otherwise these are all
+// messages whose handler has run. The list done has the messages before the suspects: the COMMIT
+// included their effects. Messages that no handler has received are in neither list.
 func (a *attempt) committers() (done, suspects []*delivery) {
 	first := 0
 	if a.noTx && !a.handler.bulk {
@@ -320,7 +320,6 @@ func (a *attempt) release(ctx context.Context, group []*delivery) error {
 	})
 }
 
-// newExecutionID returns a random UUID.
 func newExecutionID() string {
 	id := pgtype.UUID{Valid: true}
 	rand.Read(id.Bytes[:])

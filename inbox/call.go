@@ -17,7 +17,7 @@ type call struct {
 	*consumer
 	all          []*delivery // in the order in which the caller has passed them
 	pace         pace
-	turnWait     time.Duration // how long the call waits for acquireTurn
+	turnWait     time.Duration // the longest wait in acquireTurn; 0 once the call has waited in vain
 	dividedSince time.Time     // when the call began to halve groups, to find locked messages
 	stopped      error         // the error after which the call tries no further message, or nil
 	data         TraceHandledData
@@ -55,9 +55,9 @@ func (c *call) run(ctx context.Context, messages []Message) []Outcome {
 
 // settle sets the outcome of every delivery of a round. It divides the round into groups, and tries
 // each group in one transaction. If a message fails, settle tries the messages before it again
-// without it, and then the messages after it. So in Batch, the handler runs at most twice for a
-// message because other messages fail. If it is unknown which message has failed, as after a failed
-// COMMIT, settle halves the group until it has found the message.
+// without it, and then the messages after it. So in Batch, failures of other messages make the
+// handler run at most twice for a message. If it is unknown which message has failed, as after a
+// failed COMMIT, settle halves the group until it has found the message.
 func (c *call) settle(ctx context.Context, round []*delivery) {
 	if c.admit(round); len(unsettled(round)) == 0 {
 		return
@@ -154,7 +154,7 @@ func (c *call) admit(group []*delivery) []*delivery {
 }
 
 // open returns the messages of a group that have no outcome yet. With WithOrder, it first postpones
-// messages of the call: those that follow a message of the same key with the outcome Retry.
+// each message of the call that follows a message of the same key with the outcome Retry.
 func (c *call) open(group []*delivery) []*delivery {
 	if c.ordered {
 		postponeBehind(c.all)
@@ -169,7 +169,7 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 	if group[0].unfinished {
 		release, err := acquireTurn(ctx, c.turnWait)
 		if err != nil {
-			c.turnWait = 0 // a call waits for its turn only once
+			c.turnWait = 0 // a call waits in acquireTurn only once
 			return c.postpone(group, err)
 		}
 		defer release()
@@ -347,8 +347,8 @@ func (c *call) postpone(group []*delivery, err error) [][]*delivery {
 }
 
 // repair corrects the rows after a handler has committed its transaction by a statement. Such a
-// COMMIT marks every claimed message as handled. That is wrong if the handler of a message did not
-// run, or ran in a later transaction that was rolled back. repair deletes the rows of these
+// COMMIT marks every claimed message as handled. The mark is wrong if the handler of a message did
+// not run, or ran in a later transaction that was rolled back. repair deletes the rows of these
 // messages, and makes dead letters of the messages whose handler may have committed. It reports
 // whether a handler has committed.
 func (c *call) repair(ctx context.Context, a *attempt, r result) (repaired bool, err error) {
@@ -377,9 +377,9 @@ func (c *call) repair(ctx context.Context, a *attempt, r result) (repaired bool,
 	return true, nil
 }
 
-// turns is a semaphore of the process for messages whose last attempt has no recorded end, and so
-// may have killed its process. The process tries one such message at a time, so that a crash counts
-// only against that message.
+// turns is a semaphore for messages that may have killed an earlier process: their last attempt has
+// no recorded end. This process tries one such message at a time, so that a crash counts only
+// against that message.
 var turns = make(chan struct{}, 1)
 
 // acquireTurn acquires the semaphore turns and returns the function that releases it. It returns

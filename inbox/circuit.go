@@ -60,9 +60,9 @@ func circuitOf(pool *pgxpool.Pool, consumer string) *circuit {
 	return c.(*circuit)
 }
 
-// admit decides whether a call may try messages. If until is not zero, the call must not try
-// messages before then. If probe is true, the call must try messages one by one, and then report a
-// result or call leave.
+// admit decides whether a call may try messages. If the result until is not zero, the call must not
+// try messages before that time. If the result probe is true, the call must try messages one by
+// one, and then report a result or call leave.
 func (c *circuit) admit(now time.Time) (until time.Time, probe bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,8 +129,7 @@ func (c *circuit) succeeded() {
 	c.failures, c.pause, c.probes, c.probing, c.left, c.tried = 0, 0, 0, false, 0, 0
 }
 
-// leave ends the part of a call in the probe, when the call ends. The next call continues the
-// probe.
+// leave is called when a call ends in the middle of the probe. The next call continues the probe.
 func (c *circuit) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,8 +160,8 @@ func (p *pace) admit() time.Time {
 	return until
 }
 
-// failed records a failed message. handled is the number of messages of its group that were handled
-// before it.
+// failed records a failed message. The parameter handled is the number of messages of its group
+// that were handled before the failed one.
 func (p *pace) failed(handled int) {
 	p.room = max(2*handled, p.room/8, 1)
 	p.probing = p.circuit.failed(p.settings, handled > 0, p.probing, time.Now())
@@ -171,8 +170,8 @@ func (p *pace) failed(handled int) {
 // counts reports whether a failure counts as an attempt of its message.
 func (p *pace) counts() bool { return !p.probing || p.circuit.counts() }
 
-// passed records a group without a failure. handled is true if the group had a message to handle.
-// Only such a group ends a probe.
+// passed records a group without a failure. The parameter handled is true if the group had a
+// message to handle. Only such a group ends a probe.
 func (p *pace) passed(handled bool) {
 	if handled {
 		p.circuit.succeeded()

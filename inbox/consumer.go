@@ -73,7 +73,8 @@ func (c *consumer) maxLanes() int {
 }
 
 // fail counts a failed attempt, or makes the message a dead letter if that was the last attempt. If
-// it cannot store that, it returns the error, and the outcome of the message is Retry.
+// the count or the dead letter cannot be stored, fail returns the error, and the outcome of the
+// message is Retry.
 func (c *consumer) fail(ctx context.Context, d *delivery, cause error) error {
 	total := d.attempts + 1
 	if total < c.maxAttempts {
@@ -82,9 +83,9 @@ func (c *consumer) fail(ctx context.Context, d *delivery, cause error) error {
 	return c.bury(ctx, d, d.ID, total, cause)
 }
 
-// hinder postpones a message whose handler was hindered, for example because another transaction
-// held a lock. It counts no attempt. The backoff grows with each hindered attempt, because the
-// obstacle may last.
+// hinder postpones a message whose attempt failed but does not count, for example because of a lock
+// or in a probe of WithCircuit. The backoff grows with each such attempt, because the obstacle may
+// last.
 func (c *consumer) hinder(ctx context.Context, d *delivery, cause error) error {
 	backoff := min(c.backoff(d.hindered+1), max(maxHinderedBackoff, c.minBackoff))
 	err := c.record(ctx, d, db.CountFailure{Hindered: 1, Pause: backoff}, cause)
@@ -240,7 +241,7 @@ func outlive(ctx context.Context, d time.Duration) (context.Context, context.Can
 	return context.WithTimeout(context.WithoutCancel(ctx), d)
 }
 
-// retry calls f until it returns no transient error, or ctx is done.
+// retry calls f until f returns nil or an error that is not transient, or until ctx is done.
 func retry(ctx context.Context, f func() error) error {
 	for pause := txn.RetryPause; ; {
 		err := f()

@@ -51,7 +51,7 @@ type delivery struct {
 	outcome   Outcome   // valid once the delivery is settled
 
 	attempts   int  // number of earlier attempts that failed, or that were counted in advance and have no recorded end
-	hindered   int  // number of earlier attempts that were hindered
+	hindered   int  // number of earlier attempts that failed but do not count, because of a lock for example
 	announced  bool // the current attempt was counted in advance
 	unfinished bool // the last attempt was counted in advance and has no recorded end
 }
@@ -80,19 +80,19 @@ func (d *delivery) claim(at time.Time) { d.state, d.since = claimed, at }
 
 func (d *delivery) settle(o Outcome) { d.outcome, d.state = o, settled }
 
-// retryAfter settles a delivery as Retry that failed, or whose next attempt is not due.
+// retryAfter settles a delivery that failed, or whose next attempt is not due, as Retry.
 func (d *delivery) retryAfter(backoff time.Duration, err error) {
 	d.settle(Outcome{State: Retry, RetryAt: time.Now().Add(backoff), Err: err})
 }
 
-// postpone settles a delivery as Retry that did not fail.
+// postpone settles a delivery that did not fail as Retry.
 func (d *delivery) postpone(at time.Time, err error) {
 	d.outcome, d.state = Outcome{State: Retry, RetryAt: at, Err: err}, postponed
 }
 
 // apply settles the delivery according to the stored row of its message. If an attempt is due,
-// apply returns true and does not settle it. If the ID belongs to another payload, apply returns an
-// error.
+// apply returns true and does not settle the delivery. If the ID belongs to another payload, apply
+// returns an error.
 func (d *delivery) apply(row *db.KnownMessage) (due bool, mismatch error) {
 	d.attempts, d.hindered = row.Attempts, row.Hindered
 	if d.announced { // the row counts the current attempt

@@ -34,8 +34,7 @@ var (
 	ErrElsewhere = errors.New("inbox: another process is handling the message")
 
 	// ErrSuspected: the last attempt at the message has no recorded end, so the message may have
-	// killed its process. A process tries one such message at a time, and this message waits for
-	// another.
+	// killed its process. A process tries one such message at a time, and is trying another one now.
 	ErrSuspected = errors.New("inbox: the last attempt at the message may have killed its process; it waits for another such message")
 
 	// ErrDead: an earlier delivery made the message a dead letter.

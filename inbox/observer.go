@@ -29,7 +29,7 @@ type TraceHandledData struct {
 	Done, Duplicates, Retried, Died int // messages by outcome
 	Mismatches                      int // dead letters because of ErrMismatch, included in Died
 	Failures                        int // attempts that failed and were counted
-	Hindered                        int // attempts that were hindered, or failed in a probe of WithCircuit; not counted
+	Hindered                        int // attempts that failed but do not count: by a lock, say, or in a probe of WithCircuit
 	Paused                          int // messages that were postponed while the consumer was paused
 	Runs                            int // calls of the handler, whether they were committed or not
 	Transactions                    int
@@ -39,7 +39,6 @@ type TraceHandledData struct {
 	Cause    idem.Cause // the kind of Err
 }
 
-// count adds the outcomes.
 func (t *TraceHandledData) count(outcomes []Outcome) {
 	for _, o := range outcomes {
 		switch o.State {
@@ -58,7 +57,6 @@ func (t *TraceHandledData) count(outcomes []Outcome) {
 	}
 }
 
-// add adds the counters of a lane.
 func (t *TraceHandledData) add(lane *TraceHandledData) {
 	t.Failures += lane.Failures
 	t.Hindered += lane.Hindered
@@ -149,7 +147,7 @@ func (all observers) TraceHandlerEnd(ctx context.Context, data TraceHandlerEndDa
 // logger is nil:
 //
 //	Debug   all messages are done, duplicates, or not due
-//	Info    attempts failed or were hindered
+//	Info    attempts failed, whether they count or not
 //	Warn    the consumer is paused, or the call returned an error
 //	Error   a message became a dead letter
 //

@@ -114,8 +114,8 @@ func WithBackoff(min, max time.Duration) Option {
 	}
 }
 
-// WithCircuit configures the circuit breaker of the consumer in this process. failures is the
-// number of failures in a row after which the circuit opens, and longest is the longest pause. A
+// WithCircuit configures the circuit breaker of the consumer in this process. The circuit opens
+// after the given number of failures in a row. The parameter longest is the longest pause. A
 // handled message starts the count anew, so a few failing messages among others do not open the
 // circuit. While the circuit is open, all messages of the consumer and pool are postponed and no
 // attempt is counted: their Outcome is Retry with ErrPaused.

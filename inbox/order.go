@@ -39,7 +39,7 @@ func arrange(round []*delivery, ordered bool) (groups [][]*delivery) {
 }
 
 // retryBehindStored settles messages with the outcome Retry if they have to wait for a failing
-// message of an earlier call. all contains the messages of this call, in their order.
+// message of an earlier call. The list all contains the messages of this call, in their order.
 func retryBehindStored(ctx context.Context, c *consumer, all []*delivery) error {
 	query := db.FailingMessages{Consumer: c.name}
 	byKey := map[orderKey][]*delivery{}
@@ -93,10 +93,10 @@ func retryBehindStored(ctx context.Context, c *consumer, all []*delivery) error 
 }
 
 // blockedBy reports whether d has to wait for a failing message of its key, and returns how long it
-// takes until the next attempt at that message is due. failing is sorted by the time of the first
-// failure. If d has failed itself, it waits only for messages that failed before d first failed. It
-// does not wait for a message that follows it in this call, or for an earlier message of this call
-// that this call tries now.
+// takes until the next attempt at that message is due. The list failing is sorted by the time of
+// the first failure. If d has failed itself, it waits only for messages that failed before d first
+// failed. d does not wait for a message that follows d in this call, or for an earlier message that
+// this call tries now.
 func blockedBy(d *delivery, earlier, later []*delivery, failing []db.FailingMessage) (left time.Duration, blocked bool) {
 	own := slices.IndexFunc(failing, func(f db.FailingMessage) bool { return f.MessageID == d.id() })
 	for _, f := range failing {
@@ -115,7 +115,7 @@ func blockedBy(d *delivery, earlier, later []*delivery, failing []db.FailingMess
 }
 
 // postponeBehind postpones messages that follow a message of their key with the outcome Retry in
-// this call. all contains the messages of this call, in their order.
+// this call. The list all contains the messages of this call, in their order.
 func postponeBehind(all []*delivery) {
 	blocking := map[orderKey]*delivery{}
 	for _, d := range all {

@@ -102,7 +102,7 @@ func HandleRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, li
 			handled = append(handled, db.MessageID{Source: messages[i].Source, ID: messages[i].ID})
 		}
 	}
-	if len(handled) > 0 { // the row of a message in idem.inbox may be gone while its dead letter still exists
+	if len(handled) > 0 { // the dead letter of a message remains if its row in idem.inbox was gone
 		group := db.NewMessages(consumer, len(handled), func(i int) (db.MessageID, [32]byte) { return handled[i], [32]byte{} })
 		err = errors.Join(err, query(ctx, pool, db.ForgetRedrives{Messages: group}))
 	}

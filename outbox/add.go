@@ -63,8 +63,8 @@ func Queue(batch *pgx.Batch, messages ...Message) error {
 	return err
 }
 
-// rows returns the INSERT of messages, and sets their missing IDs. carried contains the headers of
-// the Carrier.
+// rows returns the INSERT of messages, and sets their missing IDs. The parameter carried contains
+// the headers of the Carrier.
 func rows(messages []Message, carried map[string]string) (*db.AddMessages, error) {
 	n := len(messages)
 	add := &db.AddMessages{

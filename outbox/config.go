@@ -55,10 +55,10 @@ type RelayConfig struct {
 	// 50 ms after their call. If the process dies before the removal, they are published again.
 	BatchSize int
 
-	// MaxInHand bounds the bytes of payloads and headers in memory if the Publisher is a Divider. It
-	// covers the queues and calls of all destinations and streams together; one message may exceed it.
-	// A destination that has a message in memory may use a thirty-second of the free memory, so that
-	// its large messages block no other destination. The default is 256 MiB. A read returns new
+	// MaxInHand bounds the bytes of payloads and headers in memory if the Publisher is a Divider. The
+	// limit covers the queues and calls of all destinations and streams together; one message may
+	// exceed the limit. A destination that has a message in memory may use 1/32 of the free memory, so
+	// that its large messages block no other destination. The default is 256 MiB. A read returns new
 	// messages of up to an eighth of MaxInHand, divided by the number of streams, and at most 16 MiB.
 	// It also returns messages that are due for a retry, up to the same number of bytes again.
 	MaxInHand int

@@ -16,13 +16,14 @@ import (
 // idem.outbox. Every worker moves messages of all topics and streams. A transaction that moves
 // messages takes an advisory lock, so only one process moves at a time.
 //
-// A query returns when the first message is due, and no move begins before that time. While an old
-// snapshot prevents vacuum, queries read past all deleted rows. So do moves that begin at the
-// beginning of the table. For this reason each of the two takes at most a tenth of the time.
+// A query returns the time at which the first message is due, and no move begins before that time.
+// While an old snapshot prevents vacuum, queries are slow because they read past all deleted rows.
+// So are moves that begin at the beginning of the table. For this reason each of the two takes at
+// most a tenth of the time.
 type delayed struct {
 	due       time.Time // when the next move is due; zero if this is not known
 	nextQuery time.Time // when the next query may be made
-	from      time.Time // where the next move begins; zero for the beginning of the table
+	from      time.Time // the next move begins with messages due at this time; zero for the beginning of the table
 	nextWhole time.Time // when moves begin at the beginning again, to find messages that were committed late
 }
 
@@ -77,9 +78,9 @@ func (d *delayed) moved(m *db.MoveDelayed, took time.Duration, now time.Time) {
 }
 
 // RunDelayed moves messages with a NotBefore to idem.outbox when they are due, until ctx is done. A
-// Relay does the same. So RunDelayed is for programs that have no Relay, because Debezium reads
-// idem.outbox. Run it in every process. It logs errors and continues; a nil logger is
-// slog.Default(). It returns an error only if pool is nil.
+// Relay does the same. RunDelayed is for programs in which Debezium reads idem.outbox instead of a
+// Relay. Run it in every process. It logs errors and continues; a nil logger is slog.Default(). It
+// returns an error only if pool is nil.
 func RunDelayed(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) error {
 	if pool == nil {
 		return errNoPool

@@ -12,7 +12,7 @@ import (
 type message struct {
 	db.Queued
 	key    *key
-	held   bool // the row is marked as held: only a read of its key returns it, see scheduler
+	held   bool // the row is marked as held in the table: only a read of its due key returns it (see scheduler)
 	repeat bool // a Publisher may have received the message before
 }
 
@@ -24,12 +24,12 @@ type key struct {
 	queue       []*message // sorted by position; without the messages of a call
 	inCall      int        // number of messages in a call, or refused in a round that has not ended
 	ready       bool       // the key is in retryKeys or freshKeys of its destination
-	held        bool       // the table may have held messages of the key, later than those in memory
+	held        bool       // the table may contain later messages of the key, marked as held
 	failed      bool       // the first message of the key has failed or was postponed
 	index       int        // index in the heap of waiting keys, or -1
 	due         time.Time
 
-	postponedSince time.Time // when RetryLater first postponed its first message; zero if it is not postponed
+	postponedSince time.Time // since when RetryLater has postponed the first message of the key; zero if it has not
 }
 
 func (k *key) isIdle() bool { return len(k.queue) == 0 && k.inCall == 0 }
@@ -46,7 +46,7 @@ const (
 	slowCall   = 100 * time.Millisecond
 	maxBackoff = 30 * time.Second
 
-	minKeyQueue = 16 // minimum of keyRun and of retryRoom
+	minKeyQueue = 16 // lower limit of keyRun, and of retryRoom while the queue has no retries
 )
 
 // destination is one destination of a Publisher, with its queue, its call in progress and its
@@ -55,16 +55,17 @@ type destination struct {
 	name   string
 	topics []string // the topics of its messages in the queue and in the call
 	call   *call    // the call in progress, or nil
-	stale  bool     // the call began before a restart: the destination accepts no message until the call ends
+	stale  bool     // the call began before a restart; until the call ends, the destination accepts no message
 
-	// A destination is lagging if it had no room for a message beyond position. Then reads of all
-	// destinations skip its messages beyond position. A catch-up read fetches these messages.
+	// A destination is lagging if it had no room for the first message after the field position. The
+	// ordinary reads, which serve all destinations, then skip its messages after position. A catch-up
+	// read, which serves only lagging destinations, fetches them.
 	lagging  bool
 	position int64
-	served   int64 // the sequence number of its last catch-up read
+	served   int64 // the number of the last catch-up read that began at its position
 
-	retryKeys, freshKeys []*key // ready keys: those whose first message is held in the table, and the others
-	retries, fresh       int    // numbers of messages in the queue: those that are held in the table, and the others
+	retryKeys, freshKeys []*key // ready keys: those whose first message is marked as held in the table, and the others
+	retries, fresh       int    // numbers of messages in the queue: those that are marked as held, and the others
 	waiting              waitingKeys
 
 	bytes  int // size of its messages in memory
@@ -76,7 +77,7 @@ type destination struct {
 
 	unnamed   int       // number of consecutive errors that name no message
 	round     *round    // the current round of single calls, or nil
-	turns     int       // number of calls that were composed in rounds
+	turns     int       // how often compose was called during rounds
 	retryAt   time.Time // the end of the backoff
 	backoff   time.Duration
 	downSince time.Time // since when the destination is unavailable; zero if it is available
@@ -87,7 +88,7 @@ type destination struct {
 type round struct {
 	began                  time.Time
 	tried, accepted, again int
-	repeats                bool // the round begins with messages that the previous round refused before it accepted one
+	repeats                bool // begins with messages refused in the previous round before one was accepted
 	refused                []refusal
 }
 
@@ -112,7 +113,7 @@ func (d *destination) isHealthy() bool {
 // table do not count.
 func (d *destination) queueLimit() int { return max(d.batch, d.minQueue) }
 
-// keyRun returns the maximum number of messages in a read of one due key. See also keyLimit.
+// keyRun returns how many messages of one due key a read fetches at most. See also keyLimit.
 func (d *destination) keyRun() int { return max(d.queueLimit()/8, minKeyQueue) }
 
 // retryRoom returns how many more messages of due keys the queue may take.
@@ -154,8 +155,9 @@ func (d *destination) ready(k *key, front bool) {
 }
 
 // compose takes the messages of the next call from the queue: retries first, up to half of the
-// call, then fresh messages, then more retries. A retry is a message that is held in the table. No
-// two messages of a call have the same ID, because a PublishError identifies messages by their IDs.
+// call, then fresh messages, then more retries. A retry is a message that is marked as held in the
+// table. No two messages of a call have the same ID, because a PublishError identifies messages by
+// their IDs.
 func (d *destination) compose(size int, keepsOrder bool) []*message {
 	var messages []*message
 	ids := map[string]bool{}
@@ -195,7 +197,8 @@ func (d *destination) compose(size int, keepsOrder bool) []*message {
 }
 
 // adjustBatch doubles the size of the next call, up to limit, after a call that was at least half
-// full. If a call to a destination of a Divider was slow, adjustBatch resets the size instead.
+// full. If a call to a destination of a Divider was slow, adjustBatch lowers the size to minQueue
+// instead.
 func (d *destination) adjustBatch(took time.Duration, messages int, divided bool, limit int) {
 	if d.slow = divided && took > slowCall; d.slow {
 		d.batch = min(d.batch, d.minQueue)

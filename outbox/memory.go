@@ -54,5 +54,5 @@ func (m *memory) fits(bytes int) bool {
 	return m.hasHalfFree(bytes) || m.large == nil
 }
 
-// hasHalfFree reports whether bytes need at most half of the free memory.
+// hasHalfFree reports whether a message of this size needs at most half of the free memory.
 func (m *memory) hasHalfFree(bytes int) bool { return bytes <= (m.limit-m.used)/2 }

@@ -14,10 +14,9 @@ import (
 // safe for concurrent use and return at once. [LogObserver] logs, and package idemotel has a
 // RelayObserver for OpenTelemetry.
 type RelayObserver interface {
-	// TracePublished is called after each call of the Publisher. Publisher describes rounds of single
-	// calls, whose end may count attempts of messages that no error has named. Then TracePublished is
-	// called once more, with Given and Duration 0, because the calls of the round were reported
-	// before.
+	// TracePublished is called after each call of the Publisher. It is also called at the end of a
+	// round of single calls (see Publisher) if the end counts attempts of refused messages. Given and
+	// Duration are then 0, because the calls of the round were reported before.
 	TracePublished(ctx context.Context, data TracePublishedData)
 }
 
@@ -28,7 +27,7 @@ type TracePublishedData struct {
 	Failed    int // messages for which an attempt counts; other unpublished messages are published again without a count
 
 	Duration time.Duration
-	Err      error      // the error if it names no message
+	Err      error      // the error of the call, if it names no message
 	Cause    idem.Cause // the kind of Err
 }
 

@@ -107,8 +107,7 @@ func (o *ownership) renewLease(ctx context.Context) error {
 	return o.beat(ctx, db.RenewLease{Instance: o.instance, TTL: leaseTTL})
 }
 
-// beat makes a round trip. If it succeeds, the time at which it began is that of the last
-// heartbeat.
+// beat makes a round trip. If the trip succeeds, its start is the time of the last heartbeat.
 func (o *ownership) beat(ctx context.Context, r txn.Request) error {
 	bounded, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()

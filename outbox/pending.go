@@ -13,7 +13,7 @@ import (
 // pendingWrites are the outcomes of messages that the next transaction stores.
 type pendingWrites struct {
 	published []int64   // positions of published messages
-	held      []int64   // positions of messages that wait behind an earlier one of their key
+	held      []int64   // positions of messages to mark as held, because they wait for an earlier one of their key
 	failed    []failure // messages that wait for a retry
 	dead      []failure // dead letters
 }

@@ -10,17 +10,17 @@ import (
 // progress records which positions of a stream were read. The position of a message is its sequence
 // number.
 //
-// Transactions do not commit in the order of the positions of their messages. One may commit a
-// message far below others that were published long ago. So if the relay passes a position without
-// finding a message, the position is in a gap. Every read covers all gaps and all positions beyond
-// top, in one statement with one snapshot. This keeps the order of a key. Suppose that a
-// transaction waited for a row lock and then added a message. It did so after the holder of the
-// lock had committed. So a snapshot that contains its message also contains the message of the
-// holder, at a lower position: in a gap or beyond top.
+// Transactions do not commit in the order of the positions of their messages. A transaction may
+// commit a message whose position is far below those of messages that were published long ago. So
+// if the relay passes a position without finding a message, the position is in a gap. Every read
+// covers all gaps and all positions beyond top, in one statement with one snapshot. This keeps the
+// order of a key. Suppose that a transaction waited for a row lock and then added a message. It did
+// so after the holder of the lock had committed. So a snapshot that contains its message also
+// contains the message of the holder, at a lower position: in a gap or beyond top.
 //
 // A gap ends when no transaction is left that can commit a message in it. The relay reads no other
-// positions below top. The index still has the entries of deleted rows there, as long as some
-// transaction has an old snapshot.
+// positions below top. Reading them could be slow: while a transaction has an old snapshot, the
+// index keeps the entries of all deleted rows.
 type progress struct {
 	top        int64 // every position up to top was read, or is in a gap
 	gaps       []gap // sorted by position
@@ -45,8 +45,8 @@ const (
 	rereadShare = 50 // rereads take at most a fiftieth of the time
 )
 
-// next returns the next read. If gaps need it, next also returns a list of writers, which must run
-// before the read in the same transaction.
+// next returns the next read. If there are gaps, next also returns, at most once per listPause, a
+// query for the current writers, which must run before the read in the same transaction.
 func (r *progress) next(now time.Time) (*db.ListWriters, *db.ReadMessages) {
 	var list *db.ListWriters
 	if len(r.gaps) > 0 && !now.Before(r.nextList) {
@@ -141,7 +141,7 @@ func (r *progress) merge() {
 	}
 }
 
-// from returns a read of all positions beyond position, and of the gaps below it.
+// from returns a read of all positions after the given one, and of the gaps before it.
 func (r *progress) from(position int64) *db.ReadMessages {
 	read := &db.ReadMessages{After: position}
 	for _, g := range r.gaps {
@@ -167,8 +167,8 @@ func (r *progress) from(position int64) *db.ReadMessages {
 //   - PREPARE TRANSACTION keeps the lock but may change the name of the transaction in the list. So
 //     a newly prepared transaction may be any transaction that has disappeared from the list.
 //
-// A long transaction that never wrote to the outbox is not in the set. Gaps whose writers were
-// first listed together share one map.
+// A long transaction that never wrote to the outbox is not in the set, so it keeps no gap open.
+// Gaps whose writers were first listed together share one map.
 type writers map[string]bool
 
 // areGone reports whether the writers were listed and none is left.

@@ -22,9 +22,8 @@ import (
 // may have ended just before the first accepted message. Messages that were refused before that
 // message are tried again at the beginning of the next round, and only a second refusal counts. If
 // the broker accepts no message of a round, the destination is unavailable: no attempt counts, and
-// the relay backs off. A round without a refused message ends this mode. In this mode a failing
-// message costs one call for each message of each round, so a Publisher should name failing
-// messages.
+// the relay backs off. A round without a refused message ends this mode. Until then every message
+// takes a call of its own, so a Publisher should name failing messages.
 //
 // The messages of a call are in the order in which they were added. No two of them have the same
 // ID. Two messages with a key never have the same topic and key, unless the Publisher is an
@@ -37,8 +36,8 @@ type Publisher interface {
 
 // OrderKeeper is a Publisher that accepts several messages of one topic and key in one call. If
 // Publish cannot publish one of them, it must not publish the later messages of this topic and key
-// in the call, and must name them as well. If a Publisher has no KeepsOrder, or KeepsOrder returns
-// false, a call has only one message of each key, so that no message can overtake another.
+// in the call, and must name them as well. If a Publisher has no method KeepsOrder, or KeepsOrder
+// returns false, a call has only one message of each key, so that no message can overtake another.
 type OrderKeeper interface {
 	Publisher
 	KeepsOrder() bool
@@ -122,7 +121,7 @@ type retryLater struct {
 }
 
 func (e *retryLater) Error() string {
-	if e.err == nil { // the messages were left for later without an error
+	if e.err == nil { // from expire, for a call without an error of its own
 		return "the destination is unavailable"
 	}
 	return e.err.Error()

@@ -12,14 +12,15 @@ import (
 // readPlan describes what a transaction reads: messages of keys that are due, and messages that are
 // not held. See scheduler for held messages.
 type readPlan struct {
-	keys    []*key // the keys of the read in the field held
+	keys    []*key // the keys whose messages the field held reads
 	held    *db.ReadHeld
 	list    *db.ListWriters
 	read    *db.ReadMessages
-	catchUp []*destination // set for a catch-up read, which begins at the position of the first; nil for a read of all
+	catchUp []*destination // those of a catch-up read, which begins at the position of the first; else nil
 }
 
-// plan returns what to read now, or nil. poll is true if the outbox may have new messages.
+// plan returns what to read now, or nil. The parameter poll is true if the outbox may have new
+// messages.
 func (s *scheduler) plan(now time.Time, poll bool) *readPlan {
 	if s.stopping {
 		return nil
@@ -44,8 +45,8 @@ func (s *scheduler) plan(now time.Time, poll bool) *readPlan {
 	return p
 }
 
-// canReadAll reports whether a read of all destinations is useful. With a Divider it always is.
-// Without a Divider, the queue of the only destination must have room.
+// canReadAll reports whether an ordinary read, which serves all destinations, is useful. With a
+// Divider it always is. Without a Divider, the queue of the only destination must have room.
 func (s *scheduler) canReadAll(now time.Time) bool {
 	if s.divide != nil {
 		return true
@@ -58,7 +59,7 @@ func (s *scheduler) limit(read *db.ReadMessages, scale int) {
 	read.Room, read.Octets = s.config.BatchSize*s.config.Streams*scale, s.config.readBytes()
 }
 
-// busyTopics returns the topics whose payloads a read of all destinations leaves out, because their
+// busyTopics returns the topics whose payloads an ordinary read leaves out, because their
 // destinations have no room.
 func (s *scheduler) busyTopics() (topics []string) {
 	if s.divide == nil {

@@ -40,8 +40,8 @@ func NewRelay(pool *pgxpool.Pool, publisher Publisher, config RelayConfig) *Rela
 
 // Run relays until ctx is done. Then calls of the Publisher may continue for RelayConfig.Drain. Run
 // stores their outcomes, and returns nil when all its goroutines have ended, except calls that do
-// not return. The next relay publishes the messages of such a call again. If the database is
-// unavailable at the end, it also publishes messages again whose outcome was not stored. Run
+// not return. The next relay publishes the messages of such a call again. It does the same with
+// messages whose outcome could not be stored because the database was unavailable at the end. Run
 // continues through outages of the database and of the broker. It returns an error only if the
 // Relay can never work: its configuration is invalid, another relay has one of its topics, or the
 // server lacks a feature.

@@ -39,8 +39,8 @@ const (
 	unknown          // an error that names no message leaves the outcome open
 )
 
-// newResult translates the error of a call. ended is true if the context of the call has ended. In
-// that case, a context error as the reason of a message does not count an attempt.
+// newResult translates the error of a call. The parameter ended is true if the context of the call
+// has ended. In that case, a message whose reason is a context error counts no attempt.
 func newResult(messages []Message, err error, ended bool) *result {
 	r := &result{messages: make([]messageResult, len(messages))}
 	if err == nil {
@@ -73,7 +73,8 @@ func newResult(messages []Message, err error, ended bool) *result {
 	return r
 }
 
-// applyReasons sets the status of the messages that named contains, and returns their number.
+// applyReasons sets the status of each message that the PublishError names, and returns the number
+// of these messages.
 func (r *result) applyReasons(messages []Message, named *PublishError, ended bool) (n int) {
 	for i, m := range messages {
 		reason, ok := named.Failed[m.ID]
@@ -109,8 +110,8 @@ var errNilPublishError = errors.New("the Publisher has returned a nil *PublishEr
 
 // publishSafely calls a Publisher and returns a panic as an error. The methods of the returned
 // errors are code of the Publisher and may panic too. So publishSafely calls each of these methods
-// that the relay uses later. If the reason of a message panics, the panic becomes its reason. Any
-// other panic counts as a panic of Publish.
+// that the relay uses later. If a method of a message's reason panics, the panic becomes the
+// reason. Any other panic counts as a panic of Publish.
 func publishSafely(ctx context.Context, publisher Publisher, messages []Message) error {
 	return panics.Try(func() error { return publishAndProbe(ctx, publisher, messages) })
 }

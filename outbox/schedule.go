@@ -14,8 +14,8 @@ import (
 //
 // A message is done when it is published or dead-lettered. Its position is its sequence number. The
 // invariant: the next message of a topic and key to be published is the one with the lowest
-// position that is not done. Only rows count that were committed when the relay first read that
-// message. At any time a key is ready, is in a call, or waits for a time.
+// position that is not done. Rows that are committed after the relay has first read that message do
+// not count. At any time a key is ready, is in a call, or waits until its due time.
 //
 // These rules keep the invariant:
 //
@@ -50,9 +50,9 @@ type scheduler struct {
 	stopping     bool      // no call and no read begins any more
 	minQueue     int       // the minQueue of new destinations
 
-	full         bool   // the last read of all destinations was cut off at its limit, so there are more messages
+	full         bool   // the last ordinary read was cut off at its limit, so there are more messages
 	catchUpNext  bool   // the next read is a catch-up read, if a destination is lagging
-	readScale    [2]int // factors of the limits of two kinds of reads: of all destinations, and catch-up
+	readScale    [2]int // factors of the row limits of ordinary reads and of catch-up reads
 	readCount    int    // number of messages read since the restart
 	catchUpReads int64  // number of catch-up reads
 	nextHeldList time.Time
@@ -354,8 +354,8 @@ type report struct {
 	pause       time.Duration // the backoff of the destination
 }
 
-// callsTopic reports whether a call in progress has a message for whose topic the function returns
-// true.
+// callsTopic reports whether a call in progress has a message with a topic that the function
+// accepts.
 func (s *scheduler) callsTopic(has func(topic string) bool) bool {
 	for _, d := range s.destinations {
 		if d.call != nil && slices.ContainsFunc(d.call.messages, func(m *message) bool { return has(m.Topic) }) {
@@ -446,8 +446,8 @@ func (s *scheduler) rescheduleCall(c *call, open []int, isOpen map[*key]bool) {
 }
 
 // afterCall decides how a destination continues: with another batch, with a backoff, or with a
-// round of single calls. again is the number of messages that are published again because of
-// RetryLater. unknowns is the number of messages whose outcome is unknown.
+// round of single calls. The parameter again is the number of messages that are published again
+// because of RetryLater. The parameter unknowns is the number of messages whose outcome is unknown.
 func (s *scheduler) afterCall(c *call, r *result, rep *report, again, unknowns int, now time.Time) {
 	d := c.destination
 	published, single := rep.data.Published, d.round != nil
@@ -497,7 +497,7 @@ func (s *scheduler) afterCall(c *call, r *result, rep *report, again, unknowns i
 }
 
 // backOff starts or doubles the backoff of a destination, and returns it. The backoff is at least
-// the duration of RetryLater, which is passed as after.
+// the duration of RetryLater, which is the parameter after.
 func (s *scheduler) backOff(d *destination, after time.Duration, now time.Time) time.Duration {
 	limit := max(min(s.config.MaxPause, maxBackoff), s.config.MinPause)
 	d.backoff = min(max(2*d.backoff, s.config.MinPause), limit)
@@ -527,8 +527,8 @@ func (s *scheduler) giveUp(d *destination, c *call, err error, now time.Time) {
 }
 
 // expire dead-letters a message that has waited for longer than RelayConfig.MaxOutage, and reports
-// whether it has done so. since is when the outage began: the destination has been unavailable, or
-// the key has been postponed, since then.
+// whether it has done so. The parameter since is the beginning of the outage: the time from which
+// the destination has been unavailable, or the key has been postponed.
 func (s *scheduler) expire(m *message, err error, since, now time.Time) bool {
 	limit := s.config.MaxOutage
 	if limit == 0 || now.Sub(m.CreatedAt) <= limit || since.IsZero() || now.Sub(since) < min(limit, minOutage) {
@@ -543,7 +543,7 @@ func (s *scheduler) expire(m *message, err error, since, now time.Time) bool {
 
 // endRound ends a round and returns the backoff of the destination, or 0. If the round accepted a
 // message, an attempt counts for each refused message. If it accepted none, the destination is
-// unavailable. after is the duration of RetryLater, or 0.
+// unavailable. The parameter after is the duration of RetryLater, or 0.
 //
 // An outage may have ended just before the first accepted message of the round. So the next round
 // first tries the messages again that were refused before that message. A second refusal counts.
@@ -579,7 +579,7 @@ func (s *scheduler) endRound(d *destination, after time.Duration, now time.Time)
 		if d.round, d.unnamed = nil, 0; ended.again > 0 {
 			pause = s.backOff(d, after, now)
 		}
-	default: // the refused messages move to the end, so that the next round tries others first
+	default: // the refused messages move to the end of the queue, so that the next round tries others first
 		pause = s.backOff(d, after, now)
 		for _, f := range ended.refused {
 			s.insert(f.m)
@@ -602,7 +602,7 @@ func (s *scheduler) staleCallEnded(c *call, r *result, rep *report, now time.Tim
 		}
 	}
 	d.stale, d.position, s.full = false, 0, true
-	if s.divide == nil { // the only destination has the read position of the stream
+	if s.divide == nil { // without a Divider, the stream itself is read from the beginning
 		d.lagging, s.progress = false, progress{}
 	}
 	if r.unavailable {
@@ -610,7 +610,6 @@ func (s *scheduler) staleCallEnded(c *call, r *result, rep *report, now time.Tim
 	}
 }
 
-// done records a message as published.
 func (s *scheduler) done(m *message) {
 	k := m.key
 	s.pending.published = append(s.pending.published, m.Seq)
@@ -632,7 +631,6 @@ func (s *scheduler) evict(m *message) {
 	s.drop(m)
 }
 
-// evictQueue evicts all messages in the queue of a key.
 func (s *scheduler) evictQueue(k *key) {
 	for _, m := range k.queue {
 		k.destination.count(m, -1)

@@ -35,8 +35,7 @@ type Stats struct {
 	NextDue time.Time
 }
 
-// MaxCount is the largest count that ReadStats returns. A count of MaxCount means that many or
-// more.
+// MaxCount is the largest count that ReadStats returns. A count of MaxCount means MaxCount or more.
 const MaxCount = 10_000
 
 // ReadStats returns the Stats of an outbox. It is fast for any number of messages, unless an old

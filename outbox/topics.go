@@ -98,8 +98,9 @@ func allLanes() []int {
 	return lanes
 }
 
-// compare compares the topics of a relay with the recorded topics of all relays. recorded is the
-// generation in which these topics of the relay were recorded, or 0 if they are not recorded.
+// compare compares the topics of this relay with the recorded topics of all relays. The result
+// recorded is the generation in which these topics of the relay were recorded, or 0 if they are not
+// recorded.
 func (c *RelayConfig) compare(relays []db.RelayTopics) (own *topics, recorded int64, err error) {
 	own = &topics{own: c.Topics}
 	for _, other := range relays {

@@ -60,7 +60,6 @@ const (
 // messages at any time.
 var errHung = errors.New("the Publisher has not returned although its context has ended")
 
-// newWorker returns the worker of the stream with the given number.
 func newWorker(pool *pgxpool.Pool, publisher Publisher, config *RelayConfig, memory *memory, number int) *worker {
 	w := &worker{
 		pool: pool, config: config, publisher: publisher, waker: newWaker(), ended: make(chan endedCall, maxCalls),
@@ -256,7 +255,7 @@ func (w *worker) read(p *readPlan) error {
 	if p != nil && p.held != nil {
 		requests = append(requests, p.held)
 	}
-	if p != nil && p.list != nil { // before the read, which then sees the rows of all writers that are gone
+	if p != nil && p.list != nil { // before the read, which then sees all rows of writers that are no longer listed
 		requests = append(requests, p.list)
 	}
 	if p != nil && p.read != nil {
@@ -338,7 +337,8 @@ func (w *worker) reload(restart bool) error {
 }
 
 // moveDelayed inserts delayed messages that are due into the outbox. It uses a separate
-// transaction, because only one process at a time can have the lock that it takes.
+// transaction, to hold the lock of moves only briefly: only one process at a time can have that
+// lock.
 func (w *worker) moveDelayed() error {
 	move := w.delayed.move(time.Now(), w.config.BatchSize)
 	if move == nil {
@@ -379,9 +379,9 @@ func (w *worker) wait(ctx context.Context) error {
 	return nil
 }
 
-// checkHung handles calls that have not returned hangTimeout after the end of their context.
+// checkHung handles calls that have not returned within hangTimeout after the end of their context.
 // Without a Divider it returns an error, so that another process can take over. With a Divider it
-// logs the call. next is the earliest time at which another call may exceed the limit.
+// logs the call. The result next is the earliest time at which another call may exceed the limit.
 func (w *worker) checkHung(now time.Time) (next time.Time, err error) {
 	next = now.Add(heartbeatPause)
 	for _, d := range w.schedule.destinations {
@@ -459,7 +459,6 @@ func (w *worker) ask(timeout time.Duration, requests ...txn.Request) error {
 	return err
 }
 
-// setTopics sets the topics of the stream.
 func (w *worker) setTopics(own *topics) {
 	w.topics = own
 	w.stream.Topics, w.stream.Foreign = like(own.own), like(own.others)

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	checkEvery   = time.Second // how often a sweep that does not wait asks the server whether it must wait
+	checkEvery   = time.Second // how often a sweep that is not waiting asks the server whether it must
 	minWaitPause = 100 * time.Millisecond
 	maxWaitPause = 2 * time.Second
 )
 
 const (
-	poolLimit   = time.Second // maximum wait for a free connection before each portion; the pool may stay exhausted
+	poolLimit   = time.Second // how long a portion lets other users of a full pool go first
 	serverLimit = time.Minute // maximum wait for an unavailable server
 )
 

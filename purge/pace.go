@@ -7,12 +7,13 @@ import "time"
 // of the portion.
 const portionTime = 400 * time.Microsecond
 
-// maxPause limits a pause, because a run sends no heartbeat while it pauses.
+// maxPause limits a pause. A run sends no heartbeat while it pauses, and another run takes over the
+// sweep if the last heartbeat is too old.
 const maxPause = 2 * time.Second
 
 // pace decides how many pages a portion has, and how long the sweep pauses after it.
 type pace struct {
-	pages    int64 // of the next portion
+	pages    int64 // in the next portion
 	maxPages int64
 	share    float64
 }
@@ -22,8 +23,8 @@ func newPace(o *Options) pace {
 }
 
 // after returns the pause after a portion, and adjusts the size of the next portion. took is how
-// long the server worked. other is the rest of the elapsed time, such as the time on the network.
-// It counts as part of the pause.
+// long the server worked. other is the rest of the elapsed time, such as the time on the network,
+// and counts as part of the pause.
 func (p *pace) after(took, other time.Duration) time.Duration {
 	switch {
 	case took > 2*portionTime:
@@ -34,8 +35,8 @@ func (p *pace) after(took, other time.Duration) time.Duration {
 	return max(p.pause(took)-max(other, 0), 0)
 }
 
-// pause returns the pause after work that took so long, so that the work is the fraction Share of
-// the time.
+// pause returns the pause after work of the duration took, so that the work is the fraction Share
+// of the time.
 func (p *pace) pause(took time.Duration) time.Duration {
 	pause := float64(took)/p.share - float64(took) // may exceed any Duration if the share is tiny
 	return time.Duration(min(pause, float64(maxPause)))

@@ -25,8 +25,8 @@ const (
 
 // deletion deletes the due rows in a range of blocks. First it locks the rows, and skips rows that
 // are already locked, so that it never waits and two portions cannot deadlock. Then it evaluates
-// the condition again, because the locked row may be a newer version of the row that it found. All
-// counts are from one snapshot.
+// the condition again, because the locked row may be a newer version of the row that the SELECT has
+// found. All counts are from one snapshot.
 const deletion = `WITH gone AS (
     DELETE FROM ONLY %[1]s AS r
     WHERE r.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(
@@ -49,8 +49,9 @@ FROM ONLY %[1]s AS r
 WHERE r.ctid OPERATOR(pg_catalog.>=) $2::pg_catalog.tid AND r.ctid OPERATOR(pg_catalog.<) $3::pg_catalog.tid`
 
 // child deletes the rows of a child table that belong to the deleted rows. The LATERAL subquery
-// makes the server look up the rows of each deleted row in the index. Without it, the planner,
-// which must not use plain index scans here, would read the whole child table for each portion.
+// makes the server look up the rows of each deleted row in the index of the child table, although
+// LimitPortion discourages index scans. Without the subquery, the server would read the whole child
+// table for each portion.
 const child = `, child_%[1]d AS (DELETE FROM %[2]s AS c WHERE c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(
     SELECT own.ctid FROM gone CROSS JOIN LATERAL (
         SELECT o.ctid FROM %[2]s AS o WHERE o.operation_id OPERATOR(pg_catalog.=) gone.id OFFSET 0) own)))`

@@ -12,8 +12,7 @@ const SecretSize = 32
 // maxID is the maximum length of a key ID, which is stored beside every response.
 const maxID = 64
 
-// Keys are the secrets for decryption, by ID, and the ID of the secret for encryption, which is
-// Primary.
+// Keys are secrets by ID. Each of them can decrypt. The secret with the ID Primary encrypts.
 type Keys struct {
 	Primary string
 

@@ -39,7 +39,7 @@ func newTables(rows []statsdb.TablesRow) []Table {
 // InFlight counts the open transactions that have claimed keys.
 type InFlight struct {
 	Transactions int64
-	Keys         int64                 // keys held by an advisory lock, at most 32 in each transaction
+	Keys         int64                 // keys with an advisory lock; a transaction has at most 32 such locks
 	Oldest       Figure[time.Duration] // the age of the oldest transaction; 0 if there is none
 }
 

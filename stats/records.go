@@ -95,9 +95,9 @@ func earliest(parts []statsdb.PartsRow, of func(statsdb.PartsRow) int64) time.Ti
 	return timeOf(least)
 }
 
-// purgedBefore returns a time such that records that expired before it are in the sample, but no
-// longer in the table. A complete sweep, with the default Grace, has deleted these records after
-// ANALYZE took the sample. purgedBefore returns the zero time if there was no such sweep.
+// purgedBefore returns a time. The sample of ANALYZE may contain records that expired before this
+// time, but the table no longer does: a complete sweep, with the default Grace, has deleted them
+// since. purgedBefore returns the zero time if there was no such sweep.
 func purgedBefore(s Sweep, analyzed time.Time) time.Time {
 	if s.LastFinishedAt.IsZero() || !s.LastFinishedAt.After(analyzed) {
 		return time.Time{}

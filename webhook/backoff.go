@@ -107,7 +107,7 @@ func (b *backoffs) set(topic string, e backoff, now time.Time) {
 }
 
 // isUnavailable reports whether the cause of a failed attempt is the endpoint and not the message.
-// after is the duration of the header Retry-After.
+// The result after is the duration of the header Retry-After.
 func isUnavailable(err error) (after time.Duration, unavailable bool) {
 	if refused, ok := errors.AsType[*StatusError](err); ok {
 		switch refused.Status {

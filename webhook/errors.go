@@ -18,8 +18,8 @@ var (
 	// ErrTimeout says that the endpoint did not answer in time.
 	ErrTimeout error = &failure{"timeout", "webhook: the endpoint did not answer in time"}
 
-	// ErrAway says that the message was not sent, because its endpoint is unavailable. The endpoint
-	// recently did not answer, or its answer said that it is unavailable.
+	// ErrAway says that the message was not sent, because its endpoint is unavailable: a short time
+	// ago, the endpoint did not answer, or answered that it is unavailable.
 	ErrAway error = &failure{"away", "webhook: the endpoint is unavailable"}
 
 	// ErrHeldBack says that the message was not sent, because an earlier message with its topic and

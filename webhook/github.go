@@ -10,10 +10,10 @@ import (
 // is in X-GitHub-Delivery, which is the same when GitHub delivers the event again. The Type is in
 // X-GitHub-Event.
 //
-// GitHub signs only the body, and no time. So if an attacker repeats an old delivery, it is a
-// duplicate only while the inbox stores the record of the event. The ID and the Type are not signed
-// either: an attacker who has a copy of a delivery could send it under another ID or Type. TLS
-// keeps deliveries secret; if that is not enough, use ByContent.
+// GitHub signs only the body, and no time. So if an attacker repeats an old delivery, the inbox
+// recognizes the duplicate only while it stores the record of the event. The ID and the Type are
+// not signed either: an attacker who has a copy of a delivery could send it under another ID or
+// Type. TLS keeps deliveries secret; if that is not enough, use ByContent.
 func GitHub(secrets ...string) (Verifier, error) { return newScheme(secrets, asBytes, verifyGitHub) }
 
 func verifyGitHub(secrets secrets, r *http.Request, body []byte) (Event, error) {

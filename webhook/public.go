@@ -37,8 +37,8 @@ func refuseNotPublic(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// isPublic reports whether an address is globally reachable. An address with an IPv6 zone is not,
-// because no prefix contains it.
+// isPublic reports whether an address is globally reachable. It returns false for an address with
+// an IPv6 zone, because no netip.Prefix contains such an address.
 func isPublic(address netip.Addr) bool {
 	address = address.Unmap()
 	if address.Is6() && !globalUnicast.Contains(address) {

@@ -49,7 +49,7 @@ type publication struct {
 	failed map[string]error
 }
 
-// sendTopic sends the messages of a topic, of several queues concurrently.
+// sendTopic sends the messages of a topic, from up to perEndpoint queues concurrently.
 func (c *publication) sendTopic(ctx context.Context, topic string, queues []queue) {
 	target, err := c.target(ctx, topic)
 	if err != nil {
@@ -130,8 +130,9 @@ func (c *publication) send(ctx context.Context, t *target, m outbox.Message) err
 	return asTimeout(err)
 }
 
-// acquire waits until another message may be in progress. It fails if ctx has ended, or if ctx ends
-// before a message could use its whole timeout. Then the next call sends the message again.
+// acquire takes a slot for a message, after waiting until one is free. It fails if ctx has ended,
+// or if ctx ends before a message could use its whole timeout. Then the next call sends the message
+// again.
 func (c *publication) acquire(ctx context.Context) error {
 	select {
 	case c.slots <- struct{}{}:

@@ -27,7 +27,6 @@ type Endpoint struct {
 	Secrets []string
 }
 
-// sender sends webhooks to all endpoints.
 type sender struct {
 	base http.RoundTripper
 	now  func() time.Time

@@ -29,7 +29,8 @@ type Call struct {
 	// Answer.Ran is true, the answer is the result of the last run. Otherwise, the results of all
 	// runs are discarded.
 	Handle func(ctx context.Context, request proto.Message) (reply any, err error)
-	// Status returns the status of an error of Scope or Handle, and false if the error has none.
+	// Status returns the status of an error from Scope or Handle, and false if the error has no
+	// status.
 	Status func(error) (*spb.Status, bool)
 }
 
@@ -228,8 +229,8 @@ func (c *call) broken(ctx context.Context, what string, err error) Answer {
 // idem.Do.
 //
 // idem.Do can see the wrapped error with errors.Is and errors.As, and runs the handler again after
-// a serialization failure. Only an error of idem.Reject is hidden from idem.Do, by As. The handler
-// cannot use idem.Reject, because the status of its error decides what is recorded.
+// a serialization failure. Only an error of idem.Reject is hidden from idem.Do, by the method As.
+// The handler cannot use idem.Reject, because the status of its error decides what is recorded.
 type failure struct{ error }
 
 func (f *failure) Is(target error) bool { return errors.Is(f.error, target) }
@@ -238,7 +239,7 @@ func (f *failure) As(target any) bool {
 	return reflect.TypeOf(target) != rejection && errors.As(f.error, target)
 }
 
-// rejection is the type of the target with which idem.Do calls errors.As to find an error of
+// rejection is the type of the target that idem.Do passes to errors.As to find an error of
 // idem.Reject.
 var rejection = reflect.PointerTo(reflect.TypeOf(idem.Reject(idem.Response{})))
 

@@ -73,7 +73,7 @@ type Failure struct {
 type Client struct {
 	ClientConfig
 	mu     sync.Mutex
-	tokens float64 // the retries left in the budget
+	tokens float64 // the retries left in the budget; each call adds a fraction of one
 }
 
 // NewClient returns a Client with the defaults filled in.
@@ -124,7 +124,6 @@ func (c *Client) Do(ctx context.Context, send func(context.Context) error, failu
 	}
 }
 
-// attempt calls send with the timeout of an attempt.
 func (c *Client) attempt(ctx context.Context, send func(context.Context) error) error {
 	if c.AttemptTimeout < math.MaxInt64 {
 		var cancel context.CancelFunc
@@ -180,7 +179,7 @@ func (c *Client) backoff(n int) time.Duration {
 	return mathrand.N(max(min(bound, c.MaxBackoff), 1))
 }
 
-// earn adds the share of a retry that each call contributes to the budget.
+// earn adds RetryRatio to the budget, which is the part of a retry that each call pays for.
 func (c *Client) earn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,8 @@ import (
 // Equal requests have equal hashes, and different requests have different hashes.
 //
 // An older release of the server may not know all fields of a request, but must compute the same
-// hash as a newer release. Unknown fields therefore count too, sorted among the known fields.
+// hash as a newer release. Fields that a server does not know therefore count too, sorted among the
+// known fields.
 func (s *Server) fingerprint(m *Method, request proto.Message) (idem.Hash, error) {
 	if len(s.without) > 0 {
 		request = proto.Clone(request)
@@ -60,8 +61,9 @@ func drop(m protoreflect.Message, path []protoreflect.Name) {
 	}
 }
 
-// canonical appends an encoded message to the slice out, with its fields sorted by number. The
-// fields of nested messages are sorted too. The values of a repeated field keep their order.
+// canonical appends an encoded message to the slice out, with the fields of the message sorted by
+// number. The fields of nested messages are sorted too. The values of a repeated field keep their
+// order.
 //
 // Requests come from untrusted clients, so the cost must not grow with the nesting: each byte is
 // copied once. Sorting does not change the length of a nested message, so its tag and length can be

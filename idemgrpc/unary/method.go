@@ -16,7 +16,7 @@ type Method struct {
 	name   string
 	reply  protoreflect.MessageType
 	level  descriptorpb.MethodOptions_IdempotencyLevel
-	absent error // the error if the program lacks the generated code, which a replay needs
+	absent error // why the program lacks the generated code, which a replay needs; nil if the code exists
 }
 
 // Methods caches descriptions of methods. The zero value is ready to use. Methods is safe for

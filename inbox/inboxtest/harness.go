@@ -83,7 +83,7 @@ func (h *harness) run(handle Handle, options ...inbox.Option) (stop func()) {
 
 func (h *harness) runIn(ctx context.Context, cancel func(), handle Handle, options ...inbox.Option) (stop func()) {
 	ended := make(chan struct{})
-	options = slices.Clip(append(options, inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond))) // a consumer may append
+	options = slices.Clip(append(options, inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond))) // a consumer may append to the slice
 	go func() {
 		defer close(ended)
 		if err := h.Run(ctx, handle, options...); err != nil && ctx.Err() == nil {
@@ -186,7 +186,7 @@ func (h *harness) wantEmpty() {
 	})
 }
 
-// wantSame checks that the message that the handler received is the one that was delivered.
+// wantSame checks that the handler received the message as it was delivered.
 func (h *harness) wantSame(delivered, got inbox.Message) {
 	h.t.Helper()
 	if h.Carried != nil {
@@ -215,7 +215,6 @@ func (h *harness) wantNoneDead() {
 	}
 }
 
-// awaitDead waits for n dead letters.
 func (h *harness) awaitDead(n int) {
 	h.t.Helper()
 	h.eventually(func() string {

@@ -114,8 +114,8 @@ func stopsAndResumes(t testing.TB, s Suite) {
 	h.wantNoneDead() // a stop does not count as an attempt
 }
 
-// acknowledgesAfterCommit makes the COMMIT of two messages fail. The effect of each refers to a row
-// by a deferred foreign key, and the test inserts these rows later.
+// acknowledgesAfterCommit makes the COMMIT of two messages fail. For each of them the handler
+// inserts a row with a deferred foreign key. The test inserts the referenced rows later.
 func acknowledgesAfterCommit(t testing.TB, s Suite) {
 	h := s.open(t)
 	sent := messages(10)
@@ -206,7 +206,7 @@ func redrives(t testing.TB, s Suite) {
 	stop := h.run(func(pgx.Tx, inbox.Message) error { return errHandler }, inbox.WithMaxAttempts(1))
 	h.awaitDead(1)
 	letter := h.dead()[0]
-	h.deliver(message("b")) // when this message is a dead letter, the delivery of the first one is acknowledged
+	h.deliver(message("b")) // when message b is a dead letter, the delivery of message a is acknowledged
 	h.awaitDead(2)
 	stop()
 	if err := inbox.Redrive(t.Context(), h.pool, letter.Ref()); err != nil {

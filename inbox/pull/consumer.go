@@ -152,7 +152,7 @@ type loop[D any] struct {
 }
 
 // runOnce receives deliveries, handles one batch of those that are due, and lets the Session
-// acknowledge the deliveries with an outcome.
+// acknowledge the deliveries that have an outcome.
 func (l *loop[D]) runOnce(ctx context.Context) error {
 	if err := l.receive(ctx); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 
 // queue contains the deliveries that a Consumer keeps, in the order in which they were received.
 type queue[D any] struct {
-	ordered bool // the order of each key is kept
+	ordered bool // the queue keeps the order of each key
 	held    []*Delivery[D]
 }
 
@@ -19,14 +19,14 @@ func (q *queue[D]) keyOf(d *Delivery[D]) (k key, ok bool) {
 	return key{d.Message.Source, d.Message.Key}, q.ordered && d.Message.Key != ""
 }
 
-// ready returns up to limit deliveries that may be handled now. If there is none, due is the time
-// at which the first delivery may be handled.
+// ready returns up to limit deliveries that may be handled now. If there is none, the result due is
+// the time at which the first delivery may be handled.
 //
 // In an ordered queue, a delivery waits while an earlier delivery of its key is not due. If a
-// delivery has failed before, ready returns it without the later deliveries of its key. It may fail
-// again, and then the later ones would only have taken the room of other keys. If several
-// deliveries of a key have failed, ready returns all deliveries of the key up to the last failed
-// one. The inbox knows which of them failed first, and handles that one first.
+// delivery has failed before, ready returns it without the later deliveries of its key. If it
+// failed again, these would have taken the room of other keys for nothing. If several deliveries of
+// a key have failed, ready returns all deliveries of the key up to the last failed one. The inbox
+// knows which of them failed first, and handles that one first.
 func (q *queue[D]) ready(now time.Time, limit int) (ready []*Delivery[D], due time.Time) {
 	lastFailed := map[key]int{}
 	for i, d := range q.held {

@@ -2,11 +2,11 @@
 // NATS, Kafka and RabbitMQ share this loop. An adapter of another broker can use it as well: it
 // implements [Session], and [Consumer] does the rest.
 //
-// A Consumer receives deliveries, passes those that are due to [inbox.Batch], and lets the Session
-// acknowledge the committed ones. It keeps the other deliveries until their next attempt is due. At
-// the same time [inbox.RunRedrives] handles redriven dead letters. After an error the Consumer
-// opens another Session. When the Consumer is stopped, it finishes at most the current batch.
-// broker_test.go contains a complete Session, for a broker in memory.
+// A Consumer receives deliveries. It calls [inbox.Batch] with those whose attempt is due now, and
+// lets the Session acknowledge the committed ones. It keeps the other deliveries until their next
+// attempt is due. At the same time [inbox.RunRedrives] handles redriven dead letters. After an
+// error the Consumer opens another Session. When the Consumer is stopped, it finishes at most the
+// current batch. broker_test.go contains a complete Session, for a broker in memory.
 package pull
 
 import (
@@ -43,15 +43,15 @@ type Session[D any] interface {
 	// Receive returns new deliveries. The deliveries of one key are in their order. Receive returns as
 	// soon as it has one delivery, when wait has passed, or when ctx is done. limit is the number of
 	// deliveries for which the Consumer has room. A Session returns more only if it had to fetch more
-	// to keep the order. If limit is 0, a full batch is ready: Receive waits and returns no delivery.
-	// Deliveries that wait for another attempt do not use up limit. The Session sets a maximum for
-	// them, and returns no deliveries beyond that maximum.
+	// to keep the order. If limit is 0, a full batch is ready: Receive waits for the duration wait and
+	// returns no delivery. Deliveries that wait for another attempt do not use up limit. The Session
+	// sets a maximum for them, and returns no deliveries beyond that maximum.
 	Receive(ctx context.Context, limit int, wait time.Duration) ([]*Delivery[D], error)
 
-	// Settle acknowledges the deliveries in held that have an Outcome. held contains all deliveries
-	// that the Consumer keeps, in the order in which Receive has returned them, so that a Session can
-	// acknowledge a prefix of held at once. The outcomes are committed. If an acknowledgement is lost,
-	// the message is delivered again and is a Duplicate.
+	// Settle acknowledges the deliveries in held that have an Outcome. The list held contains all
+	// deliveries that the Consumer keeps, in the order in which Receive has returned them. So a
+	// Session can acknowledge a prefix of the list at once. The outcomes are committed. If an
+	// acknowledgement is lost, the message is delivered again and is a Duplicate.
 	//
 	// The Consumer calls Settle after each Receive that returns no error, even if there is no new
 	// outcome. After Settle, the Consumer forgets the deliveries with an outcome. So if a Session

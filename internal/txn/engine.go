@@ -13,7 +13,7 @@ import (
 // Engine opens transactions on connections of a pool or of a Source.
 type Engine struct {
 	Pool    *pgxpool.Pool // nil if Source has no pool
-	Source  Source        // takes connections from another owner than a pgx pool, such as database/sql; else nil
+	Source  Source        // lends connections of another owner, such as database/sql; nil to take them from Pool
 	Options pgx.TxOptions
 	Limits  Limits
 
@@ -28,7 +28,7 @@ type Engine struct {
 	// Rehearse makes each fn run twice, as a test that fn can run again: see rehearsed.
 	Rehearse bool
 
-	// Asker is notified once the engine has a connection. It may be nil.
+	// Asker is notified as soon as the engine has a connection. It may be nil.
 	Asker interface{ MarkAsked() }
 }
 

@@ -213,7 +213,7 @@ func (e *UnsupportedError) Unwrap() []error { return []error{ErrUnsupported, e.E
 // statements, because a statement of fn may by mistake call a function that does not exist.
 func AsUnsupported(err error) error {
 	const undefinedFunction, featureNotSupported = "42883", "0A000"
-	const planChanged = "RevalidateCachedQuery" // the same SQLSTATE, but here it helps to prepare the statement again
+	const planChanged = "RevalidateCachedQuery" // its errors have the same SQLSTATE, but preparing again helps
 	if !HasCode(err, undefinedFunction, featureNotSupported) || pgError(err).Routine == planChanged {
 		return err
 	}

@@ -168,8 +168,8 @@ func OnCommit(tx pgx.Tx, l CommitListener) {
 	}
 }
 
-// LentOf returns tx as a Lent. If tx is a guard, LentOf returns the Lent that tx guards. It returns
-// nil if there is no Lent.
+// LentOf returns tx, or the transaction that tx guards, if the connection has another owner, such
+// as database/sql. Otherwise it returns nil.
 func LentOf(tx pgx.Tx) Lent {
 	for {
 		g, ok := tx.(*guard)
@@ -246,7 +246,7 @@ func (a *access) end() (idle bool) {
 	return a.users == 0
 }
 
-// afterUse calls f once no method is running, which may be at once.
+// afterUse calls f at once if no method is running, and otherwise when the last method returns.
 func (a *access) afterUse(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -257,8 +257,8 @@ func (a *access) afterUse(f func()) {
 	a.whenIdle = f
 }
 
-// CommitListener is notified of a commit. Committed must return at once. Listeners are compared
-// with ==.
+// CommitListener is notified of a commit. Committed must return at once. Its type must be
+// comparable, because listeners are compared with ==.
 type CommitListener interface{ Committed() }
 
 // listen adds l to the listeners, unless l is already one of them.

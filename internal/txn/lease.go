@@ -42,8 +42,8 @@ type Sublease interface {
 	// engine must begin another transaction (AND CHAIN).
 	Chained() bool
 
-	// Lend returns tx in a form for a fn that uses the transaction through the owner as well. The
-	// guard of fn is added to the result.
+	// Lend returns a pgx.Tx that wraps tx and from which fn can get the transaction of the owner. The
+	// engine wraps the result in the guard of fn.
 	Lend(tx pgx.Tx) (pgx.Tx, error)
 
 	// Around returns fn wrapped so that the owner can use the connection only while fn runs.

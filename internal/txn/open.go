@@ -75,8 +75,8 @@ const cancelLimit = time.Second
 
 // beginInTime calls begin with the time limit BeginTimeout. After that time it sends a
 // CancelRequest and closes the connection, whatever the server answers. A slow server or a pooler
-// may handle the CancelRequest late, and it must not cancel a later statement of the connection.
-// The error is ErrBlocked if the server confirms that it has canceled the statements, and otherwise
+// may handle the CancelRequest late, when it would cancel a later statement of the connection. The
+// error is ErrBlocked if the server confirms that it has canceled the statements, and otherwise
 // ErrUnanswered or the error of ctx.
 func (t *Tx) beginInTime(ctx context.Context, requests []Request) error {
 	if t.engine.BeginTimeout <= 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// pendingLimit is how long the connection of a pending COMMIT is kept.
+// pendingLimit is how long keepPending keeps the connection of a COMMIT that got no answer.
 const pendingLimit = 10 * time.Minute
 
 // pendingCommits are the COMMITs of one pool whose callers have returned without an answer. Their

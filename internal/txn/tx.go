@@ -17,7 +17,7 @@ type Tx struct {
 	conn   *pgx.Conn
 	access *access // the access of the latest fn
 
-	roleLost bool // CloseAfter closed the connection because it has another role
+	roleLost bool // CloseAfter closed the connection because a SET ROLE was in effect
 
 	commit     commitStatement
 	withCommit [4]Request // preallocated memory for the requests that are sent with COMMIT
@@ -55,8 +55,8 @@ func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool
 
 // Held rolls back, and reports whether the transaction that Open began was still open until then.
 // It returns false if fn has ended that transaction, even if fn has begun another one. To find out,
-// Held sends its first question inside the transaction. If the transaction is aborted and accepts
-// no more statements, Held instead sends its second question after the rollback. If the server
+// Held sends the question holds inside the transaction. If the transaction is aborted and accepts
+// no more statements, Held instead sends the question committed after the rollback. If the server
 // cannot be asked, Held returns true.
 func (t *Tx) Held(holds Question, committed Question) bool {
 	pg := t.conn.PgConn()
@@ -101,7 +101,7 @@ func ignoreRefusal(err error) error {
 func (t *Tx) Close() { t.CloseAfter(nil) }
 
 // CloseAfter does what Close does, after the error err. It closes the connection instead of
-// returning it if the connection is still in use, or if err shows that it is useless.
+// returning it if the connection is still in use, or if err shows that the connection is useless.
 func (t *Tx) CloseAfter(err error) {
 	if t.lease == nil {
 		return
@@ -247,10 +247,10 @@ const txOnConn = "github.com/idem-go/idem: tx"
 // TxOn returns a pgx.Tx for whatever transaction the connection is in. The caller must not commit
 // it or roll it back.
 //
-// pgx creates a pgx.Tx only for a transaction that it begins itself. So TxOn lets a batch queue a
-// BEGIN, removes the BEGIN, and sends the empty batch. The batch then has a pgx.Tx, although
-// nothing was sent. Because this pgx.Tx is never committed or rolled back, all transactions of the
-// connection can use it.
+// pgx creates a pgx.Tx only for a transaction that it begins itself. So TxOn adds a BEGIN to a
+// batch, removes the BEGIN from the queue of the batch, and calls SendBatch. For an empty queue
+// SendBatch sends nothing to the server, but its result still has a pgx.Tx. Because this pgx.Tx is
+// never committed or rolled back, all transactions of the connection can use it.
 func TxOn(conn *pgx.Conn) pgx.Tx {
 	data := conn.PgConn().CustomData()
 	if tx, ok := data[txOnConn].(pgx.Tx); ok {

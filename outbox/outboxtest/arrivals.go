@@ -114,7 +114,8 @@ func (a *arrivals) of(id string) (all []outbox.Message) {
 	return all
 }
 
-// same compares a message with all arrivals that have its ID, and reports whether they are equal.
+// same compares a message with all arrivals that have its ID, and reports whether all of them equal
+// the message.
 func (a *arrivals) same(want outbox.Message) bool {
 	a.t.Helper()
 	if a.Carried != nil {
@@ -135,7 +136,7 @@ func (a *arrivals) same(want outbox.Message) bool {
 	return true
 }
 
-// times checks that each of the messages has arrived as often as wanted.
+// times checks that each of the messages has arrived this many times.
 func (a *arrivals) times(want int, messages ...outbox.Message) {
 	a.t.Helper()
 	for _, m := range messages {

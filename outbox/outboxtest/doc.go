@@ -18,14 +18,13 @@
 //     messages of the call any more.
 //   - A message that is published again arrives unchanged.
 //   - Concurrent calls do not affect each other.
-//   - The messages of a key arrive in order through a Relay, although some calls fail before they
-//     have published and some fail afterwards, and although one message of the key can never be
-//     published. An [outbox.OrderKeeper] publishes no message after a failed message of the same
-//     key.
+//   - The messages of a key arrive in order through a Relay. This is so even if calls fail before
+//     or after they have published, and if one message of the key can never be published. An
+//     [outbox.OrderKeeper] publishes no message after a failed message of the same key.
 //   - A [outbox.PublishError] names exactly the messages that cannot be published. All other
 //     messages arrive, and later calls succeed.
-//   - An unavailable destination counts no attempt. When the destination is available again, the
-//     Publisher recovers by itself.
+//   - While the destination is unavailable, no attempt counts against a message. When the
+//     destination is available again, the Publisher recovers by itself.
 //   - Publish returns when its context ends.
 //   - Unusual contents, such as keys with line breaks and headers with names that the broker uses,
 //     arrive unchanged or are refused.

@@ -88,8 +88,8 @@ func inOrder(t testing.TB, s Suite) {
 	}
 }
 
-// firstInOrder fails the test unless messages have arrived first in the order in which they were
-// added.
+// firstInOrder fails the test unless the first arrivals of the messages are in the order in which
+// the messages were added.
 func (a *arrivals) firstInOrder(messages []outbox.Message) {
 	a.t.Helper()
 	first := map[string]int{}

@@ -65,7 +65,7 @@ func (a *arrivals) retry(way string, messages []outbox.Message) {
 }
 
 // relaySurvivesOutage checks that messages of a relay survive an outage. The relay dead-letters a
-// message after the first counted attempt.
+// message after the first counted attempt, so a counted attempt shows as a dead letter.
 func relaySurvivesOutage(t testing.TB, s Suite) {
 	s.eachOutage(t, func(a *arrivals, way string) {
 		back := a.Away[way]()
@@ -111,7 +111,8 @@ func endsWithContext(t testing.TB, s Suite) {
 	})
 }
 
-// returns fails the test unless a call returns after its context has ended.
+// returns calls the Publisher, and fails the test unless the call returns after its context has
+// ended.
 func (a *arrivals) returns(ctx context.Context, way string) error {
 	a.t.Helper()
 	done := make(chan error, 1)

@@ -25,5 +25,5 @@
 // positions that the syntax tree contains, so that line breaks and comments stay. OPERATOR() has
 // another precedence than the operator that it replaces, so the package also adds parentheses. To
 // check the result, the package makes the same changes to the syntax tree of the source. The syntax
-// tree of the result must be equal to it.
+// tree of the result must be equal to this changed tree.
 package qualify

@@ -63,7 +63,7 @@ const (
 	nameRank
 )
 
-// fail records an error with the line of the position at. Only the first error is kept.
+// fail records an error for a position in the text. Only the first error is kept.
 func (q *qualifier) fail(at int, format string, args ...any) {
 	if q.err == nil {
 		line := 1 + strings.Count(q.sql[:min(at, len(q.sql))], "\n")
@@ -158,8 +158,8 @@ func (q *qualifier) rename(n node) {
 	}
 }
 
-// named adds a schema to the name in a field of n, if the name has none. It changes the tree
-// itself, and calls edit with the position of the name to change the text.
+// named adds a schema to the name in a field of n, if the name has none. It changes the tree. To
+// change the text, it calls edit with the position of the name.
 func (q *qualifier) named(n node, field string, edit func(at int)) {
 	parts, ok := n[field].([]any)
 	if !ok || len(parts) != 1 {
@@ -170,8 +170,8 @@ func (q *qualifier) named(n node, field string, edit func(at int)) {
 }
 
 // word handles a type that is a keyword of the grammar, such as INTERVAL. The grammar gives such a
-// type the schema pg_catalog even without a prefix, so the text needs none. Only INTERVAL after ::
-// gets a prefix.
+// type the schema pg_catalog even without a prefix, so the text needs none. INTERVAL after :: gets
+// the prefix all the same.
 func (q *qualifier) word(n node, prefix func(at int)) {
 	at := location(n)
 	if i := q.at(at); i > 0 && q.tokens[i].text == "INTERVAL" && q.tokens[i-1].text == "::" {

@@ -76,9 +76,9 @@ func (d *domain) conversion(name string) *Conversion {
 	return nil
 }
 
-// unused returns an error if a part of the query contains none of its parameters or columns.
-// Callers would set a field of such a part although it is never sent, or read it although it is
-// never set.
+// unused returns an error if a part, which is a field of a generated struct, contains no parameter
+// or column of the query. Callers could set a value in such a part that is never sent, or read a
+// value that is never set.
 func (d *domain) unused() error {
 	for _, p := range append(d.in, d.out...) {
 		if !p.used {

@@ -80,7 +80,7 @@ func tally(out io.Writer, args []string, signals <-chan os.Signal) (int, error) 
 		skips:   map[string][]string{},
 	}
 	// Stop collecting results before the tests are interrupted, because a test that fails after the
-	// interrupt is not a failure.
+	// interrupt does not count as a failure.
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
 	go func() {

@@ -31,7 +31,7 @@ type test struct {
 	name   string
 	output strings.Builder
 	paused bool // the test has called t.Parallel and waits for its turn
-	failed bool // a subtest has failed; for a package, a test or the build has failed
+	failed bool // of a test: a subtest has failed; of a package: one of its tests or its build has failed
 }
 
 func (t *test) String() string {
@@ -162,13 +162,13 @@ func (r *results) endTest(t *test, e event) {
 		r.fail(t.module, "FAIL "+t.String(), output)
 		return
 	}
-	if raced { // a race that is found between two tests fails the package and no test
+	if raced { // for a race between two tests, go test reports the package as failed, but no test
 		r.markFailed(t)
 		r.fail(t.module, "FAIL "+t.String()+": data race", output)
 	}
 }
 
-// markFailed marks the package of a failed test, and the tests of which it is a subtest, as failed.
+// markFailed marks the package and the parent tests of the failed test t as failed.
 func (r *results) markFailed(t *test) {
 	for name := t.name; name != ""; {
 		name = name[:max(strings.LastIndexByte(name, '/'), 0)]
@@ -208,7 +208,7 @@ func (r *results) endPackage(pkg *test, e event) {
 	for id, t := range r.open {
 		if t.pkg == pkg.pkg && t.name != "" {
 			delete(r.open, id)
-			if !t.paused { // a paused test was not running, so it did not cause the end
+			if !t.paused { // a paused test was not running when the process ended, so it was not cut off
 				cut = append(cut, t)
 			}
 		}

@@ -29,9 +29,9 @@ type conn struct {
 	midFlight   bool // the client has sent a part of a flight (see the package comment) and not its end
 	loseAnswers bool // drop the server's answers to the current flight
 	freezes     bool // freeze the connection once the server has answered the current flight
-	frozen      bool // the server side is closed, the client side stays open
-	// replacing says to drop the client's messages up to the end of the current statement, and to
-	// send the query conflict instead.
+	frozen      bool // the connection to the server is closed, the connection to the client stays open
+	// replacing says to drop the client's messages up to the end of the current statement, and to send
+	// the SQL in the constant conflict instead.
 	replacing bool
 }
 
@@ -57,8 +57,8 @@ func (c *conn) freeze() {
 	}
 }
 
-// serverEnded closes the connection to the client after the server has closed its side. A frozen
-// connection stays open.
+// serverEnded closes the connection to the client after the server has closed its side. On a frozen
+// connection, the client's side stays open.
 func (c *conn) serverEnded() {
 	c.mu.Lock()
 	frozen := c.frozen
@@ -129,8 +129,8 @@ func (c *conn) start() bool {
 	return !cancel
 }
 
-// connected stores the connection to the server. If the client's connection was cut in the
-// meantime, it closes server and returns false.
+// connected stores the new connection to the server. If the client's connection was cut in the
+// meantime, connected closes the new connection and returns false.
 func (c *conn) connected(server net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,7 +197,8 @@ const conflict = `DO $$BEGIN RAISE EXCEPTION 'could not serialize access (by ide
 
 // append appends the message m, or a replacement for m, to out, and counts the answers that the
 // server will send. A Sync, Query or FunctionCall message ends a statement. After the fault
-// Conflict, append replaces all messages of the next statement with the query conflict.
+// Conflict, append replaces all messages of the next statement with the SQL in the constant
+// conflict.
 func (c *conn) append(out []byte, m pgwire.Message) []byte {
 	ends := m.Kind() == pgwire.Sync || m.Kind() == pgwire.Query || m.Kind() == pgwire.FunctionCall
 	if ends && c.ready {
@@ -249,8 +250,8 @@ func (c *conn) inject(f *Fault) bool {
 
 // noteSQL stores the SQL of the statements that batch prepares. It returns the first statement of
 // batch that is not BEGIN, with white space collapsed. If there is no such statement, it returns
-// BEGIN. Query and Parse messages contain SQL. A Bind message contains the name of a prepared
-// statement.
+// BEGIN. Query and Parse messages contain SQL. A Bind message contains only the name of a prepared
+// statement, so noteSQL looks up its SQL.
 func (c *conn) noteSQL(batch []pgwire.Message) string {
 	first := ""
 	for _, m := range batch {

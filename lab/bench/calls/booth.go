@@ -71,8 +71,8 @@ func (b *booth) open(ctx context.Context, w way) error {
 	return err
 }
 
-// seated returns a runner.Contestant called name that opens a booth for who. begin(ctx, booth)
-// prepares the booth and returns the functions that measure its turns.
+// seated returns a runner.Contestant called name that opens a booth for the contestant who.
+// begin(ctx, booth) prepares the booth and returns the functions that measure it.
 func seated(
 	name string, who contestant.Contestant, w way, begin func(context.Context, *booth) (runner.Seat, error),
 ) runner.Contestant {

@@ -24,7 +24,7 @@ type cell struct {
 	realistic bool // a realistic order instead of one INSERT
 	clients   int
 	way       way
-	limit     runner.Limit // the limit of one turn
+	limit     runner.Limit // says when one measurement ends
 	processor bool         // also report the processor times of server and client
 }
 
@@ -67,7 +67,7 @@ func (c cell) contestant(who contestant.Contestant, seed uint64) runner.Contesta
 
 // warmUp is the number of calls that each client makes before the measurement. On each connection,
 // PostgreSQL plans a prepared statement again at each of its first five executions. With fewer
-// calls, the first turn would include this planning.
+// calls, the first measurement would include this planning.
 const warmUp = 12
 
 // prime makes calls with new keys, so that their responses are recorded. From then on, s generates

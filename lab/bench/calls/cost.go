@@ -11,8 +11,8 @@ import (
 )
 
 // costs measures what a call costs apart from time: WAL, storage and round trips. It also measures
-// how often simultaneous duplicates are executed or refused. Each contestant is open only during
-// its own turn, because the background work of another contestant would be counted too.
+// how often simultaneous duplicates are executed or refused. Each contestant is open only while it
+// is measured, because its background work would be counted for the others too.
 func costs(who contestant.Contestant, seed uint64) runner.Contestant {
 	return runner.Once(who.Name, func(ctx context.Context, s *runner.Server) (values result.Values, err error) {
 		b, err := open(ctx, s, who, way{conns: poolSize})
@@ -43,8 +43,8 @@ func (m meter) calls(ctx context.Context, n int) error {
 	return err
 }
 
-// wal measures the bytes of WAL per first run. It takes the median of several batches of calls, to
-// exclude what the server writes in the background.
+// wal measures the bytes of WAL per call with a new key. It takes the median of several batches of
+// calls, to exclude what the server writes in the background.
 func (m meter) wal(ctx context.Context) error {
 	const batches, calls = 5, 100
 	// Warm up: after a checkpoint, the first write to a page logs the whole page. These calls are

@@ -14,8 +14,8 @@ import (
 )
 
 // grown returns a contestant that calls idem.Do on a table with the given number of records. In
-// each turn, clients make first runs and replays of random keys. Random keys are the worst case for
-// an index, because each key is on another page.
+// each measurement, clients make calls with new keys, and calls that replay recorded keys. All keys
+// are random, which is the worst case for an index, because each key is on another page.
 func grown(records int, clients []int, turn time.Duration, seed uint64) runner.Contestant {
 	name := grouped(records) + " records"
 	return seated(name, contestant.Idem, way{conns: poolSize}, func(ctx context.Context, b *booth) (runner.Seat, error) {

@@ -92,7 +92,7 @@ func (p *plan) rounds(n int) int {
 	return n
 }
 
-// cells adds a scenario for each cell, with the contestants who and the latency at.
+// cells adds a scenario for each cell. who contains the contestants, and at is the latency.
 func (p *plan) cells(at place, who []contestant.Contestant, cells ...cell) {
 	for _, c := range cells {
 		rounds := 15

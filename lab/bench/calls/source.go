@@ -28,8 +28,8 @@ func newSource(seed uint64, business contestant.Business, response int) *source 
 // made returns the number of new keys that the source has generated.
 func (s *source) made() int { return int(s.fresh.Load()) }
 
-// client returns a function that generates the calls of one client, one at each call of the
-// function.
+// client returns a function for one client. The function returns the next call that the client is
+// to make.
 func (s *source) client() func() contestant.Call {
 	random := rand.New(rand.NewPCG(s.seed, s.clients.Add(1)))
 	at := random.IntN(1 << 20)

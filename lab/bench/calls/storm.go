@@ -12,9 +12,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// These are the dimensions of a storm: a thousand duplicates of a call while its first run is in
-// progress. During a storm, other clients, the bystanders, make first runs with other keys over the
-// same pool.
+// These are the dimensions of a storm: a thousand duplicates of a call that is still in progress.
+// During a storm, other clients, the bystanders, make calls with new keys over the same pool.
 const (
 	duplicates    = 1000
 	bystanders    = 8
@@ -22,16 +21,16 @@ const (
 	stormPoolSize = 16
 )
 
-// storm returns a runner.Contestant that sends one storm of duplicates in each turn. Its figures
-// compare the latency of bystanders, which are clients with other keys, with and without such a
-// storm.
+// storm returns a runner.Contestant that sends one storm of duplicates in each measurement. Its
+// figures compare the latency of bystanders, which are clients with other keys, during and without
+// such a storm.
 func storm(who contestant.Contestant, seed uint64) runner.Contestant {
 	return seated(who.Name, who, way{conns: stormPoolSize}, func(ctx context.Context, b *booth) (runner.Seat, error) {
 		keys := cell{}.source(seed)
 		if _, err := b.load(ctx, keys, stormPoolSize, runner.Limit{Calls: 10}); err != nil {
 			return runner.Seat{}, err
 		}
-		var calm, stormy []time.Duration // latencies of the bystanders in all turns
+		var calm, stormy []time.Duration // latencies of the bystanders without and during a storm
 		take := func(ctx context.Context) (result.Values, error) {
 			before, err := b.window(ctx, keys, 0)
 			if err != nil {
@@ -51,7 +50,7 @@ func storm(who contestant.Contestant, seed uint64) runner.Contestant {
 	})
 }
 
-// window makes one slow first run and sends the given number of duplicates of it. Meanwhile the
+// window makes one slow call and sends the given number of duplicates of this call. Meanwhile the
 // bystanders make calls with other keys. window returns the latencies of the bystanders.
 func (b *booth) window(ctx context.Context, keys *source, duplicates int) (bystanding sample, err error) {
 	call := keys.call(keys.take(1)[0])
@@ -63,7 +62,7 @@ func (b *booth) window(ctx context.Context, keys *source, duplicates int) (bysta
 		err = errors.Join(err, failed)
 	}
 	var waiting, standing sync.WaitGroup
-	call.Hold = func() { // called again if the transaction is retried
+	call.Hold = func() { // a retried transaction calls Hold again, and more duplicates are sent
 		for range duplicates {
 			waiting.Go(func() {
 				_, failed := b.do(ctx, again)

@@ -21,7 +21,7 @@ import (
 )
 
 // booth is a publishing contestant that is ready to work on its database, with its own broker. It
-// is open only during one turn, so that no contestant polls during the turn of another contestant.
+// is open only while it is measured, so that it does not poll while another contestant is measured.
 type booth struct {
 	out.Runner
 	dsn     string

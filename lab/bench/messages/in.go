@@ -16,7 +16,7 @@ import (
 func (p plan) consumer(c in.Contestant, workers int) runner.Contestant {
 	return runner.Contestant{Name: c.Name, Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
 		dsn, err := s.Database(ctx, in.Schema, c.Prepare)
-		var doubled int // doubled effects in all turns
+		var doubled int // number of doubled effects in all measurements
 		take := func(ctx context.Context) (result.Values, error) {
 			values, n, err := p.consume(ctx, c, dsn, workers)
 			doubled += n

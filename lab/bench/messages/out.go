@@ -18,11 +18,11 @@ type seat struct {
 	out.Contestant
 	server   *runner.Server
 	dsn      string
-	together result.Values // figures that are summed over all turns
+	together result.Values // figures that are summed over all measurements
 }
 
-// out returns a scenario with all publishing contestants. Each turn empties the tables and calls
-// measure.
+// out returns a scenario with all publishing contestants. Each measurement begins with empty tables
+// and calls measure.
 func (p plan) out(name string, rounds int, measure func(*seat, context.Context) (result.Values, error)) runner.Scenario {
 	sc := runner.Scenario{Name: "messages/" + name, Server: p.server, Rounds: rounds}
 	for _, c := range out.All {

@@ -20,7 +20,7 @@ type plan struct {
 	ops    int // number of orders in the cost scenario
 	rounds int
 	turn   time.Duration
-	warm   int // number of orders of each client, or of messages of each worker, before a turn is measured
+	warm   int // number of orders of each client, or of messages of each worker, before each measurement
 	batch  int // maximum number of messages in a batch
 	kill   kill
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// booth is a contestant that is ready to work on its database. It is open only during one turn, so
-// that no contestant polls during the turn of another contestant.
+// booth is a contestant that is ready to work on its database. It is open only while it is
+// measured, so that it does not poll while another contestant is measured.
 type booth struct {
 	runner.Cleanups
 	do contestant.Do
@@ -46,7 +46,8 @@ func (b *booth) load(ctx context.Context, clients int, limit runner.Limit) (runn
 	})
 }
 
-// verify returns an error unless want orders were reserved, charged exactly once and confirmed.
+// verify checks that orders were reserved, charged exactly once and confirmed. want is their
+// number.
 func verify(ctx context.Context, dsn string, other *bank.Bank, want int) error {
 	var orders, confirmed int
 	if err := runner.Scan(ctx, dsn, "select count(*), count(confirmed_at) from orders", &orders, &confirmed); err != nil {

@@ -27,10 +27,11 @@ type kill struct {
 	patience, limit time.Duration
 }
 
-// measure starts several processes that run operations of the contestant c. It waits until all
-// operations have called the bank, and kills one process. The bank then answers the calls of the
-// other processes within some seconds. The result contains the times at which the bank was called
-// again for operations of the dead process, and the numbers of confirmed and parked operations.
+// measure starts several processes that run operations of the contestant c. The bank holds back its
+// answers until all operations have called it. Then measure kills one process, and the bank answers
+// the other processes at random times within a few seconds. The result contains the times at which
+// the bank was called again for operations of the dead process, and the numbers of confirmed and
+// parked operations.
 func (k kill) measure(ctx context.Context, s *runner.Server, c contestant.Contestant) (result.Values, error) {
 	dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)
 	if err != nil {

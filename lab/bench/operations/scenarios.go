@@ -77,7 +77,7 @@ func (p plan) cell(delay time.Duration, clients int) runner.Scenario {
 	return sc
 }
 
-// take measures one turn of the contestant c and compares its orders with the charges of the bank.
+// take measures the contestant c once and compares its orders with the charges of the bank.
 func (p plan) take(ctx context.Context, c contestant.Contestant, dsn string, delay time.Duration, clients int) (result.Values, error) {
 	if err := runner.Reset(ctx, dsn, "orders"); err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ type Run struct {
 // Scenario contains the results of one scenario, with an entry for each contestant.
 type Scenario struct {
 	Name    string  `json:"name"`
-	Base    string  `json:"base"` // the contestant to which figures with the suffix /base are ratios
+	Base    string  `json:"base"` // the figures with the suffix /base are ratios to the figures of this contestant
 	Entries []Entry `json:"entries,omitempty"`
 }
 
@@ -45,12 +45,12 @@ type Entry struct {
 	Error   string  `json:"error,omitempty"`
 }
 
-// Values contains the figures of one turn by name.
+// Values contains the figures of one measurement of a contestant by name.
 type Values map[string]float64
 
 // Figures contains the figures of a contestant in a scenario by name. A figure whose name has the
-// suffix "/base" is the ratio of this contestant to the base of the scenario. The ratio is computed
-// for each round.
+// suffix "/base" is the ratio of this contestant to the base of the scenario. In each round, every
+// contestant is measured once, and one ratio is computed.
 type Figures map[string]Spread
 
 // Spread is a single value, or the median, minimum and maximum of several values.

@@ -82,7 +82,7 @@ func Micros(sorted []time.Duration, q float64) float64 {
 	return float64(sorted[int(math.Round(q*float64(len(sorted)-1)))]) / 1e3
 }
 
-// Values returns the figures of a turn: the median latency and the throughput.
+// Values returns the figures of a measurement: the median latency and the throughput.
 func (s Sample) Values() result.Values {
 	return result.Values{"p50_us": s.P(0.5), "per_s": s.PerSecond()}
 }

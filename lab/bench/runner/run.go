@@ -20,7 +20,7 @@ import (
 type Runner struct {
 	Only *regexp.Regexp // matches the names of the scenarios to run; nil means all scenarios
 	Who  *regexp.Regexp // matches the names of the contestants to run besides the base; nil means all contestants
-	Seed uint64         // seed for the order of turns
+	Seed uint64         // seed for the order in which the contestants take turns
 	Data string         // existing directory for the servers' data, on the measured disk; "" means the temporary directory
 	Say  func(format string, args ...any)
 }
@@ -121,7 +121,7 @@ func (r *Runner) Measure(ctx context.Context, s *Server, sc Scenario) (result.Sc
 	return measured, failed
 }
 
-// take measures one turn of the contestant and stores its values. After an error it does nothing.
+// take measures the contestant once and stores the values. After an error it does nothing.
 func (s *seat) take(ctx context.Context) {
 	if s.err != nil || ctx.Err() != nil {
 		return

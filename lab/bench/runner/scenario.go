@@ -10,7 +10,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/result"
 )
 
-// Scenario is a measurement in which several contestants take turns on the same server.
+// Scenario compares several contestants on the same server. They take turns: a turn is one
+// measurement of one contestant.
 type Scenario struct {
 	Name        string // name of the scenario in the results, and for the flag -only
 	Server      Spec
@@ -27,7 +28,7 @@ type Contestant struct {
 
 // Seat is an open contestant, ready to work on its own database.
 type Seat struct {
-	// Take measures one turn. It must return figures with the same names each time.
+	// Take makes one measurement. It must return figures with the same names each time.
 	Take func(ctx context.Context) (result.Values, error)
 	// Finish is called after the last turn. It checks the effects of all turns and returns figures
 	// about all turns together. It may be nil.

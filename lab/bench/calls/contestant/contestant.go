@@ -48,7 +48,7 @@ type Contestant struct {
 }
 
 // All lists the contestants in the order of the report. The first contestant is the base: the
-// report compares the first runs of the others with its first runs.
+// report compares the others with it in calls with new keys.
 var All = []Contestant{Plain, Pipelined, Idem, IdemBatch, Textbook, SelectInsert, DBOS, RedisAlways, RedisEverySecond}
 
 // pooled returns an Open function for a contestant whose calls need only a pool.

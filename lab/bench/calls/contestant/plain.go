@@ -9,7 +9,7 @@ import (
 )
 
 // Plain is a transaction with only the statements of the business. A repeated request is executed
-// again. Plain is the base with which the first runs of all other contestants are compared.
+// again. Plain is the base with which all other contestants are compared in calls with new keys.
 var Plain = Contestant{Name: "plain transaction", Repeats: true, Recordless: true, Open: pooled(plain)}
 
 func plain(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error) {
@@ -41,8 +41,8 @@ func (c Call) queue(batch *pgx.Batch) {
 }
 
 // Lookup reads a recorded response with a SELECT by primary key. This is the minimum cost of a
-// replay. Lookup is the base with which the replays of all other contestants are compared. The
-// first call of a key records the response with idem.Do.
+// replay. Lookup is the base with which all other contestants are compared in replays. The first
+// call of a key records the response with idem.Do.
 var Lookup = Contestant{Name: "SELECT by primary key", Tables: Idem.Tables, Open: pooled(lookup)}
 
 func lookup(ctx context.Context, pool *pgxpool.Pool, call Call) (Answer, error) {

@@ -33,7 +33,7 @@ func Serve(sink *Sink, source *Source, confirm time.Duration) (*Server, error) {
 // Addr returns the address of the server.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Close stops accepting connections. It leaves open connections to their clients.
+// Close stops accepting connections. Clients keep their open connections.
 func (s *Server) Close() error { return s.listener.Close() }
 
 func (s *Server) accept() {
@@ -104,8 +104,7 @@ func (c *Calls) Settle(tags [2][]int64, _ *struct{}) error {
 	return c.session.Settle(context.Background(), tags[0], tags[1])
 }
 
-// Client gives a worker process the methods of the Sink and of a Session that are in the process of
-// the Server.
+// Client lets a worker process use the Sink and a Session in the process of the Server.
 type Client struct{ rpc *rpc.Client }
 
 // Dial connects to a Server.

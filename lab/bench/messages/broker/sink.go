@@ -44,7 +44,7 @@ func (b *board) await(ctx context.Context, done func() bool) error {
 type Sink struct {
 	board
 	came  []string
-	first map[string]int // index of the first arrival of a message in came
+	first map[string]int // for each message, the index of its first arrival in the field came
 }
 
 // NewSink returns an empty Sink.
@@ -107,8 +107,8 @@ type Account struct {
 	Inverted  int // messages that first arrived after a later message with the same key
 }
 
-// Audit compares the published messages with the number of messages of committed orders. committed
-// must be sorted by key and number.
+// Audit compares the published messages with the messages of committed orders. These must be sorted
+// by the fields Key and N.
 func (s *Sink) Audit(committed []Expected) Account {
 	s.mu.Lock()
 	defer s.mu.Unlock()

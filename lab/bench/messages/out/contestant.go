@@ -47,8 +47,8 @@ type Runner interface {
 	Place(ctx context.Context, order Order) error
 }
 
-// Relayer is a Runner that does not publish in Place. Its method Relay publishes the messages in
-// the background.
+// Relayer is a Runner whose method Place only stores the order and its message. The method Relay
+// publishes the stored messages in the background.
 type Relayer interface {
 	Runner
 	// Relay publishes messages until ctx ends.
@@ -80,8 +80,8 @@ const Schema = `create table customers (id int primary key, orders bigint not nu
 
 const (
 	insertOrder = "insert into orders (id, customer, total) values ($1, $2, 4900)"
-	// countOrder locks the customer's row until the commit, so that the orders of a customer are
-	// numbered in the order of their commits.
+	// countOrder locks the customer's row until the commit, so that the orders of a customer get their
+	// numbers in the sequence of their commits.
 	countOrder = `with counted as (update customers set orders = orders + 1 where id = $2 returning orders)
 		insert into entries (customer, n, "order") select $2, orders, $1 from counted`
 )

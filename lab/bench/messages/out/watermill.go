@@ -18,9 +18,10 @@ import (
 // the messages. The tables have the default schema for PostgreSQL.
 //
 // The subscriber reads messages in the order of transaction ids. A transaction gets its id at its
-// first write, here the INSERT of the order, before it locks the customer's row. Two orders of a
-// customer can therefore be committed in one order and published in the other. The documentation
-// promises GuaranteedOrder and ExactlyOnceDelivery.
+// first write, here the INSERT of the order, before it locks the customer's row. If two
+// transactions save orders of one customer, the messages can therefore be published in another
+// sequence than the commits, although the documentation promises GuaranteedOrder (and
+// ExactlyOnceDelivery).
 //
 // Two settings differ from the defaults. The subscriber polls every 10 ms instead of every second,
 // and reads 1,000 messages at a time instead of 100.

@@ -127,7 +127,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Books contains the total numbers of charges and number of charged orders.
+// Books contains the total numbers of charges and of charged orders.
 type Books struct {
 	Orders  int // charged orders
 	Twice   int // orders that were charged more than once
@@ -178,8 +178,8 @@ type Client struct {
 	http   http.Client
 }
 
-// NewClient returns a client that sends the number worker with its requests, so that the bank knows
-// which process has called.
+// NewClient returns a client that sends worker, the number of its process, with each request. The
+// bank stores the number with the attempt.
 func NewClient(url string, worker int) *Client {
 	return &Client{url: url + "/charge/", worker: strconv.Itoa(worker), http: http.Client{
 		Transport: &http.Transport{MaxIdleConns: 1000, MaxIdleConnsPerHost: 1000},

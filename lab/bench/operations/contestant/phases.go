@@ -16,12 +16,12 @@ import (
 
 // Phases is a port of the atomic phases that Brandur Leach describes in "Implementing Stripe-like
 // Idempotency Keys in Postgres" (brandur.org/idempotency-keys). A first SERIALIZABLE transaction
-// claims the key. A second transaction reserves the order and advances the recovery point. A third
-// transaction confirms the order and stores the response.
+// claims the key. A second transaction reserves the order and advances the recovery point, the name
+// of the last completed phase. A third transaction confirms the order and stores the response.
 //
 // The article makes its call inside a phase, with an open transaction. Here the call is made
 // between two phases, which is cheaper. A background loop in every process, the completer, resumes
-// keys whose lock is older than 90 seconds. A call that takes longer than that is made twice.
+// keys that were locked more than 90 seconds ago. A call that takes longer is made twice.
 var Phases = Contestant{
 	Name: "atomic phases, by hand",
 	Prepare: func(ctx context.Context, dsn string) error {
@@ -67,7 +67,7 @@ func (p *phases) do(ctx context.Context, order string) error {
 	return p.goOn(ctx, id, order, "started")
 }
 
-// goOn runs the phases that remain after the recovery point.
+// goOn runs the phases that remain after the phase that is named in the parameter point.
 func (p *phases) goOn(ctx context.Context, id int64, order, point string) error {
 	if point == "started" {
 		err := p.phase(ctx, func(tx pgx.Tx) error {
@@ -94,8 +94,8 @@ func (p *phases) goOn(ctx context.Context, id int64, order, point string) error 
 	})
 }
 
-// complete runs until ctx ends. About once a second, it resumes up to 16 keys whose lock has
-// expired.
+// complete runs until ctx ends. About once a second, it resumes up to 16 unfinished keys that were
+// locked too long ago.
 func (p *phases) complete(ctx context.Context) {
 	for {
 		select {
@@ -119,7 +119,8 @@ func (p *phases) complete(ctx context.Context) {
 	}
 }
 
-// abandoned is a key whose lock has expired, with its recovery point.
+// abandoned is an unfinished key that was locked too long ago. Point is its recovery point, the
+// name of the last completed phase.
 type abandoned struct {
 	ID           int64
 	Order, Point string
