@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -339,6 +340,53 @@ func TestWorker_RecoversAClaimWhoseAnswerIsLost(t *testing.T) {
 			await(t, "the loss", trap.Fired())
 			eventually(t, "the operation to end", s.completed(1))
 		})
+	}
+}
+
+// A Worker is taken for dead between its claim and its reading of the steps, and another process
+// begins the call. The Worker does not make the call, too.
+func TestWorker_DoesNotReadTheStepsOfALaterClaim(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var made atomic.Int32
+	begun, answer := make(chan struct{}), make(chan struct{})
+	d := define(func(op *operation.Op) error {
+		if err := operation.Sleep(op, "pause", time.Hour); err != nil {
+			return err
+		}
+		calls := operation.Parallel(op)
+		operation.Go(calls, "charge", keyed, func(context.Context, string) (string, error) {
+			if made.Add(1) == 1 {
+				close(begun)
+				<-answer
+			}
+			return "receipt", nil
+		})
+		return calls.Wait()
+	})
+	id := start(s, d, "")
+	runAgain(s, d, id)
+	proxy := pgtest.Proxy(t, s.dsn)
+	trap := proxy.Arm(pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"), pgproxy.Freeze)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	worker := operation.NewWorker(s.through(proxy).pool, operation.WorkerConfig{}, d)
+	go func() { ended <- worker.Run(ctx) }()
+	s.elapse()
+	frozen := await(t, "the claim of the Worker", trap.Fired()).Conn
+	s.exec(`update idem.operations set owner = null, wake_at = now()`) // waits for the COMMIT of the claim
+	resumed := make(chan error, 1)
+	go func() { resumed <- d.Resume(t.Context(), s.pool, id) }()
+	await(t, "the call", begun)
+	loaded := proxy.Next(pgproxy.Answered, pgproxy.Contains("LoadSteps"))
+	frozen.Resume()
+	await(t, "the steps", loaded)
+	stop()
+	must(t, await(t, "the end of the Worker", ended))
+	close(answer)
+	must(t, await(t, "the end of the operation", resumed))
+	if n := made.Load(); n != 1 {
+		t.Errorf("the call was made %d times", n)
 	}
 }
 

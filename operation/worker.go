@@ -205,22 +205,35 @@ func (r *workerRun) look(ctx context.Context) (full bool) {
 // If the connection breaks meanwhile, no process works on the claimed operations until the timeout.
 const lookLimit = 15 * time.Second
 
+// errClaimedSince is the error for an operation that another process has claimed since this process
+// claimed it.
+var errClaimedSince = errors.New("operation: another process has claimed the operation")
+
 // load reads the steps of a claimed operation. An operation that was only started has no steps. If
 // the steps cannot be read, load releases the operation.
+//
+// The claim is committed before load reads the steps. In between, this process may have been taken
+// for dead, and another process may have claimed the operation and begun a call. For this process
+// that call would be in doubt, and it would make the call, too, without a commit that is refused. So
+// load reads the epoch after the steps. If the epoch is still that of the claim, the steps are too.
 func (r *workerRun) load(w *work, c *claimed) error {
 	if c.Kind == db.Started {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(r.working, lookLimit)
 	defer cancel()
-	steps := db.LoadSteps{OperationID: c.OperationID}
-	err := r.engine.Requery(ctx, &steps)
+	steps, show := db.LoadSteps{OperationID: c.OperationID}, db.ShowOperation{OperationID: c.OperationID}
+	err := r.engine.Requery(ctx, &steps, &show)
 	for pause := txn.RetryPause; txn.Transient(err) && txn.Sleep(ctx, pause.Next()) == nil; {
-		err = r.engine.Requery(ctx, &steps)
+		err = r.engine.Requery(ctx, &steps, &show)
 	}
-	if err == nil {
+	switch {
+	case err == nil && show.Epoch == c.Epoch:
 		c.rows = steps.Rows
 		return nil
+	case err == nil:
+		w.leave(bridge.Ending{})
+		return errClaimedSince
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
@@ -328,7 +341,10 @@ func (r *workerRun) work(i *presence.Instance, t *claimed, held *turn) {
 	if held != nil {
 		w.holdTurn(held)
 	}
-	if err := r.load(w, t); err != nil {
+	switch err := r.load(w, t); {
+	case err == errClaimedSince:
+		return
+	case err != nil:
 		r.warn(r.working, "operation: the worker cannot read an operation that it has claimed, and releases it", err)
 		return
 	}

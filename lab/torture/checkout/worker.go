@@ -57,11 +57,11 @@ func Work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer 
 	return err
 }
 
-// watch sets full while callers must not begin new operations, because 200 are running or 50 are due.
+// watch sets full while callers must not begin new operations, because 1,500 are running or 50 are due.
 // In a longer queue, operations would wait longer than the limits of the audit allow. While the
 // database does not answer, the last answer stays valid.
 func (s *shop) watch(ctx context.Context, full *atomic.Bool) {
-	const look = "SELECT count(*) >= 200 OR count(*) FILTER (WHERE owner IS NULL AND wake_at <= now()) >= 50" +
+	const look = "SELECT count(*) >= 1500 OR count(*) FILTER (WHERE owner IS NULL AND wake_at <= now()) >= 50" +
 		" FROM idem.operations WHERE state = 'running' AND kind <> 'child'"
 	for ctx.Err() == nil {
 		bounded, cancel := context.WithTimeout(ctx, time.Second)
