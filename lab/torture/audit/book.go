@@ -22,7 +22,8 @@ import (
 type Options struct {
 	Seed  uint64
 	Start time.Duration // when the run began; times are printed relative to it
-	// Calm begins the calm period. Its only injected fault is the loss of answers to claims.
+	// Calm is when the calm period before Stop began. Its only injected fault is the loss of
+	// answers to claims.
 	Calm time.Duration
 	// Stop is the time at which the workers were asked to end.
 	Stop   time.Duration
@@ -245,8 +246,8 @@ var steps = `SELECT operation_id::text, kind, CASE kind WHEN 'undo' THEN 'undo '
 	FROM idem.steps ORDER BY operation_id, seq`
 
 // moves selects the changes of operations that a trigger has logged. The trigger runs while its
-// transaction has the row of the operation locked, so the column place has the order of the
-// commits.
+// transaction has the row of the operation locked, so the numbers in the column place have the
+// order of the commits.
 var moves = `SELECT operation_id::text, (row->>'epoch')::int, (row->>'attempts')::int, coalesce((row->>'owner')::int, 0), row->>'state',
 	coalesce(row->>'reason', ''), coalesce(row->>'reason_step', ''), row->>'kind', row->>'step', (row->>'canceled')::bool,
 	coalesce((row->>'without_calling')::bool, false), coalesce((row->>'without_code')::bool, false),

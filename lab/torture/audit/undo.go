@@ -45,7 +45,7 @@ func (b *book) checkUndos(o *operation) {
 
 // wantedUndo is an undo that has to run.
 type wantedUndo struct {
-	optional bool // Cancel WithoutCode may leave it out although a later undo of the step has run
+	optional bool // may be missing after Cancel WithoutCode, even if a later undo of the step has run
 	name     string
 	value    string // the value of its step; not compared if ""
 }
