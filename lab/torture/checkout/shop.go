@@ -39,7 +39,7 @@ type shop struct {
 	numbers atomic.Uint32 // counts calls and runs
 
 	checkout *operation.Definition[journal.Plan]
-	walkIn   *operation.Definition[journal.Plan] // no Worker knows it until Finish
+	walkIn   *operation.Definition[journal.Plan] // the Worker does not have it until finishAll, so only callers execute it
 	part     *operation.Definition[journal.Plan] // definition of child operations
 	recent   recent
 }
@@ -75,7 +75,7 @@ type running struct {
 	*operation.Op
 	name   history.Op
 	values map[string]string // results of the steps
-	paid   map[string]string // receipts by place
+	paid   map[string]string // receipts, by what they pay for
 }
 
 const uniqueViolation = "23505"
