@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// messageMutants break promises of outbox, inbox and direct.
+// messageMutants break promises of the packages outbox, inbox and direct.
 func messageMutants() []Mutant {
 	all := []Mutant{
 		{
