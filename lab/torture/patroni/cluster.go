@@ -106,8 +106,8 @@ func (c *Cluster) KillLeader(ctx context.Context) (revive func() error, err erro
 	return func() error { return c.run(i) }, nil
 }
 
-// kill ends a node: first Patroni, which would restart Postgres, and then Postgres. It sends
-// SIGKILL also to the backends, because they would survive the postmaster for a while.
+// kill ends a node: first Patroni, which would restart Postgres, and then Postgres by the signal.
+// If the signal is SIGKILL, the backends get it too: they would outlive the postmaster for a while.
 func (c *Cluster) kill(i int, sig syscall.Signal) {
 	if c.patronis[i] != nil {
 		c.patronis[i].Kill()
