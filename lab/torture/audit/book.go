@@ -163,7 +163,6 @@ func (b *book) readState(state *journal.State) {
 	b.records = state.Records
 }
 
-// read adds an event of a worker to the book.
 func (b *book) read(e journal.Event) {
 	b.alive[e.Op.Process()] = max(b.alive[e.Op.Process()], e.At)
 	switch e.Kind {
@@ -209,7 +208,6 @@ func (b *book) read(e journal.Event) {
 	}
 }
 
-// ended records the end of a run.
 func (o *operation) ended(e journal.Event) {
 	for i := range o.runs {
 		if o.runs[i].op == e.Op {

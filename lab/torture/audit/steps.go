@@ -61,7 +61,6 @@ func (o *operation) doings() []doing {
 	return all
 }
 
-// audit runs all checks of one operation.
 func (b *book) audit(o *operation) {
 	for step, entries := range o.booked {
 		if len(entries) > 1 {
@@ -328,7 +327,6 @@ func (b *book) checkPaid(o *operation) {
 	}
 }
 
-// isRecorded reports whether the outcome of a step is recorded.
 func (o *operation) isRecorded(step string) bool { return o.outcome(step) != "" }
 
 // outcome returns the recorded outcome of a step, or "" if none is recorded. A call that was only

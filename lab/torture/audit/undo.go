@@ -121,7 +121,6 @@ func (o *operation) hasEnded() bool { return o.row.State != "running" && o.row.S
 
 func isDone(outcome string) bool { return outcome == "done" || outcome == "resolved" }
 
-// isDone reports whether a step is recorded as done.
 func (o *operation) isDone(step string) bool { return isDone(o.outcome(step)) }
 
 // isCharged reports whether a charge of round n is recorded as done, with card A or card B, in any
