@@ -84,7 +84,6 @@ func (b *Bank) Books() []journal.Entry {
 	return b.books
 }
 
-// slow is the additional delay of a Slow request.
 const slow = 150 * time.Millisecond
 
 func (b *Bank) receive(q *Request) {
