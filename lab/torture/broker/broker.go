@@ -231,7 +231,6 @@ const (
 // lease is how long a delivery is reserved for the process that fetched it.
 const lease = 1500 * time.Millisecond
 
-// topic has all letters that were published to one topic.
 type topic struct {
 	taken []letter.Letter
 }
