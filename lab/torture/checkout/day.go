@@ -187,7 +187,6 @@ func (r *running) leave(in *journal.Plan, round *journal.Round, n int, at journa
 	return nil
 }
 
-// partUndos returns the undos of the child.
 func (r *running) partUndos(name string, round *journal.Round, n int) []operation.Undo[idem.Response] {
 	undo := journal.UndoOf(name, 0)
 	switch round.Part.Undo {

@@ -53,7 +53,6 @@ func (s *shop) define() {
 	s.part = operation.Define("part", s.run, known)
 }
 
-// definitionOf returns the definition for a plan.
 func (s *shop) definitionOf(p *journal.Plan) *operation.Definition[journal.Plan] {
 	if p.WalkIn {
 		return s.walkIn
@@ -134,7 +133,6 @@ func (r *running) response(status int) idem.Response {
 	return idem.Response{Status: status, Body: body}
 }
 
-// round executes one round of the plan.
 func (r *running) round(in *journal.Plan, round *journal.Round, n int) error {
 	for _, part := range []func() error{
 		func() error { return r.leave(in, round, n, journal.Front) },
