@@ -135,7 +135,6 @@ func (d *disk) fill() error {
 	return nil
 }
 
-// free deletes the file with which fill occupied the disk.
 func (d *disk) free() error { return os.Remove(d.filler()) }
 
 func (d *disk) filler() string { return filepath.Join(d.root(), "filler") }

@@ -229,7 +229,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// choose returns a random element of from.
 func choose[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
 
 // breakages are the ways to break a connection that the client notices at once.
