@@ -26,7 +26,6 @@ type Cluster struct {
 	patronis []*child.Process
 }
 
-// cluster starts the nodes of a new cluster.
 func (s *System) cluster(ctx context.Context, name string, nodes int) (*Cluster, error) {
 	free, err := ports(2 * nodes)
 	if err != nil {
@@ -132,7 +131,6 @@ func (c *Cluster) kill(i int, sig syscall.Signal) {
 	}
 }
 
-// children returns the process ids of the children of pid.
 func children(pid int) (found []int) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
 	for _, field := range strings.Fields(string(text)) {
