@@ -188,7 +188,6 @@ func (s *Server) draw() (slow time.Duration, fails act) {
 	return slow, fails
 }
 
-// lose closes the connection without an answer.
 func lose(w http.ResponseWriter) {
 	if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
 		conn.Close()
