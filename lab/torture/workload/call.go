@@ -132,7 +132,6 @@ func undone(answer *history.Return) *history.Return {
 	return answer
 }
 
-// partOf returns the value of Outer.Part for an answer.
 func partOf(answer *history.Return) string {
 	switch {
 	case answer.Outcome == history.Executed && answer.Rejected:
