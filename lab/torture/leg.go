@@ -289,7 +289,6 @@ func (l *leg) judge(ctx context.Context) (*report.Leg, error) {
 	return judged, nil
 }
 
-// check runs the checker for the work of the leg.
 func (l *leg) check(ctx context.Context, conn *pgx.Conn) (*rule.Result, error) {
 	switch l.work {
 	case fault.OperationWork:
@@ -321,7 +320,7 @@ func (l *leg) check(ctx context.Context, conn *pgx.Conn) (*rule.Result, error) {
 	}
 	options := check.Options{Start: l.start, Undisturbed: len(l.faults) == 0}
 	for _, f := range l.faults {
-		const moment = 500 * time.Millisecond // an execution this close to a jump of the clock is not judged by its times
+		const moment = 500 * time.Millisecond // the times of executions this close to a jump are not judged
 		switch end := f.At + f.For; {
 		case f.Loses:
 			options.Losses = append(options.Losses, check.Interval{From: f.At, To: end})
