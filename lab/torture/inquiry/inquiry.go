@@ -1,6 +1,6 @@
-// Package inquiry decides whether a run kept every promise of packages outbox and inbox. Its sources
-// are the events of the workers, the books of the broker, and the final state of the database. It
-// shares no code with the library.
+// Package inquiry decides whether a run kept every promise of packages outbox and inbox. Its
+// sources are the events of the workers, the books of the broker, and the final state of the
+// database. It shares no code with the library.
 package inquiry
 
 import (
