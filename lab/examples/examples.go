@@ -42,7 +42,7 @@ func Run(t *testing.T, functions map[string]func(), prepare func(t *testing.T, n
 func expected(t *testing.T, example *doc.Example) string {
 	t.Helper()
 	inside := func(c *ast.CommentGroup) bool { return example.Code.Pos() < c.Pos() && c.End() < example.Code.End() }
-	for _, comment := range example.Comments { // the comments of the whole file
+	for _, comment := range example.Comments { // example.Comments has the comments of the whole file
 		if text, ok := strings.CutPrefix(comment.Text(), "Prints:"); ok && inside(comment) {
 			return strings.TrimSpace(text)
 		}

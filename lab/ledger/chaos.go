@@ -43,14 +43,14 @@ type Chaos struct {
 	database *cutproxy.Proxy
 }
 
-// Every returns the Fault.Every of a fault that is injected n times in a short run. In a long run
-// the fault is injected more often, at longer intervals.
+// Every is a function that returns the field Every of a Fault. The fault is injected n times in a
+// short run. In a long run it is injected more often, at longer intervals.
 type Every func(n int) int
 
 // Fault is something that breaks. Inject repairs it before it returns.
 type Fault struct {
 	Name   string
-	Every  int // the number of effects between two injections, so that slow machines make progress
+	Every  int // number of effects between two injections; not a time, so that slow machines make progress
 	Inject func() error
 }
 
@@ -169,8 +169,8 @@ func (c *Chaos) start(t *testing.T, n int, role string) *group {
 	return g
 }
 
-// await polls until the function is returns true. Its time limit grows with the number of messages.
-// The interval between polls grows with the duration of the function, which may count the messages.
+// await calls is() until the result is true. Its time limit grows with the number of messages. The
+// interval between calls grows with the duration of a call, which may count the messages.
 func (c *Chaos) await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	end := time.Now().Add(10*time.Minute + time.Duration(c.messages)*10*time.Millisecond)

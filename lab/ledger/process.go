@@ -86,7 +86,6 @@ func (g *group) start(i int) (err error) {
 	return err
 }
 
-// close kills all processes.
 func (g *group) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -32,7 +32,8 @@ var (
 )
 
 // send adds messages of one key to the outbox in one transaction, which locks the row of the key.
-// The messages of a key are numbered in their order. The transaction rolls back if end is not nil.
+// The messages of a key are numbered in their order. If the error end is set, the transaction rolls
+// back.
 func send(ctx context.Context, pool *pgxpool.Pool, topic, key string, messages int, poison func() bool, end error) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		var n int
@@ -123,8 +124,8 @@ func Handle(tx pgx.Tx) error {
 	return nil
 }
 
-// LoseResults returns a Publisher that publishes by publisher, and returns an error instead of one
-// in ten successes.
+// LoseResults returns a Publisher that publishes by publisher. After one in ten successes it
+// returns an error.
 func LoseResults(publisher outbox.Publisher) outbox.Publisher {
 	return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 		err := publisher.Publish(ctx, messages)

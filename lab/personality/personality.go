@@ -84,7 +84,8 @@ func (r *Refusal) statement() string {
 }
 
 // definitions returns the statements that prepare a database: they create the functions in Instead,
-// set the isolation level, and make every n-th transaction that writes a record fail in its COMMIT.
+// set the isolation level, and, if conflict is n, make every n-th transaction that writes a record
+// fail in its COMMIT.
 func (p *Personality) definitions(conflict int) []string {
 	made := []string{"create schema if not exists " + schema}
 	for name, forms := range p.Instead {

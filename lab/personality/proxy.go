@@ -10,11 +10,11 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// Faults configures faults of COMMIT. Each number n means every n-th COMMIT, and 0 means never.
+// Faults configures faults of COMMIT. A number n selects every n-th COMMIT, and 0 selects none.
 type Faults struct {
-	Conflict  int    // the transaction is rolled back; the answer is 40001; only transactions that write a record count
-	Uncertain int    // the transaction is committed; the answer is the error Code
-	Lost      int    // the transaction is committed; the connection breaks before the answer
+	Conflict  int    // every n-th transaction that writes a record is rolled back; COMMIT is answered with 40001
+	Uncertain int    // every n-th COMMIT is executed, but answered with the SQLSTATE in the field Code
+	Lost      int    // every n-th COMMIT is executed, and the connection breaks before the answer
 	Code      string // SQLSTATE of the answer for Uncertain: 40003 or XX000
 }
 

@@ -137,7 +137,7 @@ func (c *Conn) decide(m pgwire.Message, runs []*run) {
 		d.release()
 	}
 	if trap.point.place == afterForward {
-		victim.lost = trap.action != Freeze // the answer may arrive before the trap has acted
+		victim.lost = trap.action != Freeze // drop an answer that arrives before the trap has acted
 		c.pass(m, runs)
 		d.strike(s)
 		c.up.over = trap.action != Freeze

@@ -18,7 +18,7 @@ type Conn struct {
 	up, down       *pipe // the stream to the server, and the stream to the client
 	dialogue       dialogue
 	done           chan struct{}
-	muted          context.Context // done when nothing more is forwarded; it also ends a wait for the latency
+	muted          context.Context // done when nothing more is forwarded; await then returns at once
 	mute           func()
 
 	// Used only by the goroutine that reads from the client.

@@ -17,7 +17,7 @@ import (
 // Known limit: a COPY FROM STDIN must be sent as a simple Query, as pgx does. With Execute, the
 // server ignores a Sync among the data, and dialogue would still expect an answer to it.
 type dialogue struct {
-	turns *atomic.Int64 // the counter of the proxy
+	turns *atomic.Int64 // the number of round trips of all connections, for Proxy.Tally
 
 	mu      sync.Mutex
 	started bool // authentication has ended
@@ -61,7 +61,8 @@ func (d *dialogue) isStarted() bool {
 	return d.started
 }
 
-// ask records a message that is forwarded to the server, and counts a turn if one begins.
+// ask records a message that is forwarded to the server. If the client begins to wait for an answer
+// with this message, ask counts a turn, which is a network round trip.
 func (d *dialogue) ask(kind byte, runs []*run) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

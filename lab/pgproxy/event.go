@@ -30,8 +30,8 @@ func (p *Proxy) Observe(watch func(Event)) (stop func()) {
 	return func() { p.watchers.remove(w) }
 }
 
-// Next returns a channel that receives the first event in which a statement that match selects
-// reaches the stage. Call Next before you start the work that runs the statement.
+// Next returns a channel that receives one event, when the first statement for which match returns
+// true reaches the stage. Call Next before you start the work that runs the statement.
 func (p *Proxy) Next(stage Stage, match Match) <-chan Event {
 	next := make(chan Event, 1)
 	var once sync.Once

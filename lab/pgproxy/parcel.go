@@ -7,7 +7,7 @@ type parcel struct {
 	data   []byte
 	marks  []mark
 	due    time.Time
-	strike *strike // trap that acts after the last byte; may be nil
+	strike *strike // the trap that springs after the last byte; may be nil
 }
 
 // mark is a position in a parcel at which the client stops waiting for answers. The client can
@@ -45,8 +45,8 @@ func (d *draft) hold() {
 
 func (d *draft) release() { d.held = -1 }
 
-// strike ends the current parcel before the held bytes and attaches s to its end. The held bytes
-// are released and follow after the strike.
+// strike ends the current parcel before the held bytes. The trap in s springs at the end of that
+// parcel, and the held bytes follow.
 func (d *draft) strike(s *strike) {
 	first := d.cut(d.passable())
 	first.strike = s
@@ -82,7 +82,7 @@ func (d *draft) cut(n int) parcel {
 	return first
 }
 
-// split divides x after its n-th byte. The strike stays with the second part.
+// split divides x after its n-th byte. A strike, which acts after the last byte of x, goes to rest.
 func (x parcel) split(n int) (first, rest parcel) {
 	first, rest = x, x
 	first.data, rest.data = x.data[:n:n], x.data[n:]

@@ -52,7 +52,7 @@ type pipe struct {
 	// Used by the writer. gate and sent are safe for other goroutines.
 	gate   gate
 	broken bool  // a write to dst failed
-	passed int64 // AtByte traps at lower offsets have already been tried
+	passed int64 // offset below which AtByte traps have already been tried
 	sent   atomic.Int64
 }
 
@@ -85,8 +85,8 @@ func (p *pipe) read() {
 }
 
 // understand decodes m and all further messages that have already arrived, before any of them is
-// forwarded. The answer to the first one cannot arrive in between, and all statements that the
-// client sent in one write are recorded together.
+// forwarded. So no answer to m can arrive in between, and all statements that the client sent in
+// one write are recorded together.
 func (p *pipe) understand(m pgwire.Message) error {
 	for {
 		if err := p.hear(m); err != nil {
@@ -148,7 +148,7 @@ func (p *pipe) fail(err error) {
 	p.conn.cut(Reset)
 }
 
-// send forwards a parcel and carries out the strikes in it. It also looks up AtByte traps, because
+// send forwards a parcel and springs the trap at its end. It also looks up AtByte traps, because
 // only the writer knows the offset of a byte. It splits a parcel before the byte of such a trap.
 func (p *pipe) send(x parcel) {
 	for p.gate.pass() {

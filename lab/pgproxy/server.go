@@ -56,7 +56,6 @@ func (c *Conn) sprung(trap *Trap, event Event) *Trap {
 	return trap
 }
 
-// errorResponse returns the message of an error with an SQLSTATE.
 func errorResponse(code string) (pgwire.Message, error) {
 	return (&pgproto3.ErrorResponse{
 		Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: code, Message: "the proxy has replaced the answer",

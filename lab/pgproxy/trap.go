@@ -108,8 +108,8 @@ func (t *Trap) wants(tag string) bool {
 	return !t.disarmed && (len(t.point.tags) == 0 || slices.ContainsFunc(t.point.tags, begins))
 }
 
-// report counts a strike and publishes its event. An event that does not fit into the channel is
-// dropped.
+// report counts that the trap has sprung and sends the event to the channel of Fired. An event that
+// does not fit into the channel is dropped.
 func (t *Trap) report(e Event) {
 	t.mu.Lock()
 	t.count++
@@ -123,13 +123,14 @@ func (t *Trap) report(e Event) {
 	}
 }
 
-// strike is a trap together with the event that it reports, queued at a position in a stream.
+// strike is a trap that has caught something and waits to spring at a position in a stream. event
+// is what the trap then reports.
 type strike struct {
 	trap  *Trap
 	event Event
 }
 
-// abandon frees the trap of a strike that cannot be carried out, because the stream ends before its
+// abandon frees the trap, which cannot spring any more because the stream has ended before its
 // position.
 func (s *strike) abandon() {
 	if s != nil {

@@ -96,7 +96,6 @@ func ModesBehindPgBouncer(t testing.TB) []pgx.QueryExecMode {
 	return modes
 }
 
-// prepares reports whether the PgBouncer program supports prepared statements in transaction mode.
 func prepares(t testing.TB, program string) bool {
 	t.Helper()
 	yes, err := pgbouncer.Prepares(program)

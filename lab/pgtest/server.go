@@ -126,8 +126,8 @@ type admin struct {
 // before it reads on.
 var creating, dropping admin
 
-// with calls do with the connection of an admin. It opens the connection first if there is none, or
-// if the open one leads to another server.
+// with passes the connection of the admin by to the function do. It opens the connection first if
+// there is none, or if the open one leads to another server than s.
 func (s *server) with(ctx context.Context, by *admin, do func(*pgx.Conn) error) error {
 	by.Lock()
 	defer by.Unlock()

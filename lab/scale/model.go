@@ -30,9 +30,9 @@ type Needs struct {
 // check the bytes. make bench/profile measures the microseconds; the values here are from two cores
 // of AMD EPYC.
 const (
-	heapFixed    = 248.0 // both versions of a row count: a vacuum frees the first one later
-	heapNames    = 2.6   // both versions contain the names
-	heapResponse = 1.05  // only the second version contains the response; pages are not completely full
+	heapFixed    = 248.0 // bytes of both row versions, from INSERT and UPDATE: a vacuum frees the first one later
+	heapNames    = 2.6   // per byte of scope and key, which both row versions contain
+	heapResponse = 1.05  // per byte of the response, which only the second row version contains; pages are not quite full
 	indexFixed   = 16.0
 	indexFill    = 1.75 // splits leave pages partly empty
 	walFixed     = 457.0

@@ -99,10 +99,10 @@ func (d *databases) drop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	defer func() { d.conn.Close(ctx) }()
-	if d.conn.Ping(ctx) != nil { // the command may have restarted the server
+	if d.conn.Ping(ctx) != nil { // the command that testenv runs may have restarted the server
 		conn, err := connectAs(ctx, d.url.String(), d.template)
 		if err != nil {
-			return // the command may have stopped the server
+			return // the command that testenv runs may have stopped the server
 		}
 		d.conn = conn
 	}

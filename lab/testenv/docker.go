@@ -143,7 +143,6 @@ func runContainer(ctx context.Context, cmd *exec.Cmd) (*container, error) {
 	}
 }
 
-// reason returns the output of the ended process as an error.
 func (c *container) reason() error { return errors.New(strings.TrimSpace(c.output)) }
 
 // remove makes the process remove its container, and waits for the end of the process.

@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idem/lab/pgserver"
 )
 
-// startLocal starts a server from an installation on this machine. Before the first start it saves a
-// copy of the new data directory, from which pgserver can create further servers without initdb.
+// startLocal starts a server from an installation on this machine. Before the first start it saves
+// a copy of the new data directory, from which pgserver can create further servers without initdb.
 func startLocal(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 	bin, err := pgserver.Find(cfg.bin)
 	switch {

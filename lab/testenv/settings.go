@@ -44,8 +44,8 @@ func (s settings) durable() bool {
 	return durable
 }
 
-// off reports whether a boolean setting is off. Postgres accepts any unambiguous prefix of these
-// words.
+// off reports whether a boolean setting is off. Postgres accepts the words off, no and false, and
+// every prefix of them that is not ambiguous.
 func off(value string) bool {
 	switch strings.ToLower(strings.Trim(strings.TrimSpace(value), "'")) {
 	case "off", "of", "0", "n", "no", "f", "fa", "fal", "fals", "false":

@@ -31,8 +31,8 @@ type fleetScene struct {
 }
 
 // fleetLeg returns the leg with many clusters, which runs only if -only names it. Its duration
-// excludes the minute that it takes to start the clusters. Its clients and books are those of
-// example/fleet.
+// excludes the minute that it takes to start the clusters. Package scene of example/fleet makes the
+// clients and checks their orders.
 func (c *flags) fleetLeg(duration time.Duration) *leg {
 	l := &leg{flags: c, name: string(fault.Fleet), dir: filepath.Join(c.dir, string(fault.Fleet)), duration: duration}
 	l.perform = func(ctx context.Context) (*report.Leg, error) {
@@ -133,8 +133,8 @@ func (f *fleetUnderPatroni) killLeader(ctx context.Context, c *scene.Crowd) erro
 	return errors.Join(c.Answered(ctx, 20), revive(), f.nodes.Whole(ctx))
 }
 
-// killInMove moves the tenant. When the move has stopped the writes of the tenant (its fence), it
-// kills the leader of west. The mover tries again until the tenant has moved.
+// killInMove moves the tenant. It kills the leader of west when the move has stopped the writes of
+// the tenant (fleet.Fenced). The mover tries again until the tenant has moved.
 func (f *fleetUnderPatroni) killInMove(ctx context.Context, _ *scene.Crowd) error {
 	var once sync.Once
 	revive := func() error { return errors.New("no move has raised its fence") }
@@ -151,8 +151,8 @@ func (f *fleetUnderPatroni) killInMove(ctx context.Context, _ *scene.Crowd) erro
 }
 
 // play performs the first scene. Then it performs all scenes in a random order that follows from
-// the seed, again and again, until the duration of the leg has passed. An error in the books ends
-// the leg, because it would be found again after every later scene.
+// the seed, again and again, until the duration of the leg has passed. Any error ends the leg: a
+// lost order, for example, would be found again after every later scene.
 func (l *leg) play(ctx context.Context, scenes []fleetScene, perform func(context.Context, func(context.Context, *scene.Crowd) error) (scene.Books, error)) *report.Leg {
 	judged := &report.Leg{Name: l.name, Seed: l.seed}
 	begun := history.Now()

@@ -56,7 +56,7 @@ type leg struct {
 	failures []string      // errors that do not prevent a check
 	start    time.Duration // when the workers started
 	until    time.Duration // the end of the injection of faults
-	calm     time.Duration // the beginning of the calm period, for operations and messages
+	calm     time.Duration // when calmDown began the calm period at the end of the run
 	stop     time.Duration // the end of the calm period
 }
 
@@ -90,7 +90,7 @@ func (l *leg) run(ctx context.Context, servers *cluster.Cluster) (*report.Leg, e
 	l.start = workers.Started()
 	tortured := l.torture(ctx, workers, beside)
 	lost := errors.Is(tortured, fault.ErrNotRecovered)
-	if !lost { // after a failed injection the rest can still be judged
+	if !lost { // if only an injection failed, the run can still be judged
 		bounded, cancel := context.WithTimeout(ctx, readyLimit)
 		err = servers.AwaitReady(bounded)
 		cancel()
@@ -107,7 +107,7 @@ func (l *leg) run(ctx context.Context, servers *cluster.Cluster) (*report.Leg, e
 	}
 	if beside != nil {
 		beside.Calm()
-		l.fail(l.finish()) // the checker reports what is left to do
+		l.fail(l.finish()) // the checker reports what is still unfinished
 	}
 	l.fail(tortured)
 	return l.judge(ctx)
@@ -122,7 +122,7 @@ func (l *leg) fail(err error) {
 
 // counterpart is the system that workers call besides the database.
 type counterpart interface {
-	KillBy(kill func(slot int)) // nil: kill no worker
+	KillBy(kill func(slot int)) // sets the function that kills a worker; nil: kill none
 	Calm()                      // stops the failures
 	Close()
 }
@@ -200,9 +200,9 @@ func (l *leg) torture(ctx context.Context, workers *workerset.Set, beside counte
 
 const (
 	calmFor  = 2500 * time.Millisecond // how long nothing is broken before the end
-	forLost  = 20 * time.Second        // the shortest leg that tests lost answers
-	losing   = 1500 * time.Millisecond // how long answers are lost
-	lostCalm = 12 * time.Second        // how long the workers may take to recover afterwards
+	forLost  = 20 * time.Second        // minimum duration of a leg that loses answers to claims
+	losing   = 1500 * time.Millisecond // how long answers to claims are lost
+	lostCalm = 12 * time.Second        // how long the workers may take to recover from lost answers
 )
 
 // calmDown cuts all connections once more, so that every process loses the session that shows that
@@ -235,8 +235,8 @@ const (
 	finishLimit = time.Minute
 	finishTimes = 4
 	finishMax   = 20 * time.Minute
-	finishExit  = time.Minute // how long the last worker may take to exit
-	finishSlot  = 1000        // the slot of the last worker
+	finishExit  = time.Minute // how long the worker of finish may take to exit after its time limit
+	finishSlot  = 1000        // the slot of the worker of finish
 )
 
 // finish runs a worker that finishes what the others have left. One process has to do what several
@@ -262,7 +262,7 @@ func (l *leg) finish() error {
 	return nil
 }
 
-// judge waits until the workers have left nothing in the server, and checks the run.
+// judge waits until no session and no lock of a worker is left in the server, and checks the run.
 func (l *leg) judge(ctx context.Context) (*report.Leg, error) {
 	judged := &report.Leg{Name: l.name, Seed: l.seed, Took: history.Now() - l.start, Faults: l.faults, Failures: l.failures}
 	conn, err := pgx.Connect(ctx, l.servers.DSN())
@@ -289,7 +289,6 @@ func (l *leg) judge(ctx context.Context) (*report.Leg, error) {
 	return judged, nil
 }
 
-// check runs the checker for the work of the leg.
 func (l *leg) check(ctx context.Context, conn *pgx.Conn) (*rule.Result, error) {
 	switch l.work {
 	case fault.OperationWork:
@@ -321,7 +320,7 @@ func (l *leg) check(ctx context.Context, conn *pgx.Conn) (*rule.Result, error) {
 	}
 	options := check.Options{Start: l.start, Undisturbed: len(l.faults) == 0}
 	for _, f := range l.faults {
-		const moment = 500 * time.Millisecond // around a jump of the clock
+		const moment = 500 * time.Millisecond // the times of executions this close to a jump are not judged
 		switch end := f.At + f.For; {
 		case f.Loses:
 			options.Losses = append(options.Losses, check.Interval{From: f.At, To: end})
@@ -341,9 +340,9 @@ func (l *leg) deadlocks() []string {
 
 var deadlock = regexp.MustCompile(`(?m)^.*ERROR:  deadlock detected\n(?:.*DETAIL:.*\n(?:\t.*\n)*)?(?:.*(?:HINT|CONTEXT):.*\n(?:\t.*\n)*)*`)
 
-// maxQuiet is the longest time that may pass without a fault, even on a slow machine: one fault that
-// takes all its time, and then some that find nothing to break. A leg that exceeds it was not
-// tested.
+// maxQuiet is the longest time that may pass without a fault, even on a slow machine. It allows for
+// one fault that takes its maximum time, and then some that find nothing to break. A leg that
+// exceeds it has tested too little.
 const maxQuiet = 4 * time.Minute
 
 // longestQuiet returns the longest time without a fault.

@@ -94,7 +94,7 @@ func parse(args []string) (*flags, error) {
 	set.IntVar(&c.workers, "workers", 4, "worker processes")
 	set.IntVar(&c.goroutines, "goroutines", 12, "calls at once, of each worker")
 	set.IntVar(&c.keys, "keys", 12, "keys in use at one time, in each of two scopes")
-	list := func(to *[]string) func(string) error { // a list flag may be repeated, and its values may contain commas
+	list := func(to *[]string) func(string) error { // a list flag may be repeated, and a value may be several with commas between
 		return func(s string) error {
 			*to = append(*to, strings.Split(s, ",")...)
 			return nil

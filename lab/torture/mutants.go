@@ -108,8 +108,8 @@ func (t *trials) ofMutants(ctx context.Context, chosen []mutant.Mutant) []func()
 	return tasks
 }
 
-// ofLibrary returns runs of the unmodified library under the conditions of the mutants. The checks
-// that catch mutants must pass for it.
+// ofLibrary returns runs of the unmodified library under the conditions of the mutants. The library
+// must pass the checks that catch mutants.
 func (t *trials) ofLibrary(ctx context.Context, chosen []mutant.Mutant) ([]func() error, error) {
 	program, err := mutant.Build(ctx, t.module, t.dir, nil)
 	if err != nil {
@@ -148,7 +148,8 @@ func (t *trials) tell(name, how, about string, verdict *mutant.Verdict) {
 	}
 }
 
-// possible returns nil, or the reason why this machine cannot run one of the legs among the faults.
+// possible returns nil, or the reason why this machine cannot run a leg that the list names. It
+// ignores the names of single faults in the list.
 func possible(faults []fault.Name) error {
 	for _, name := range faults {
 		if err := impossible(name); err != nil {

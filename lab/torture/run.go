@@ -71,8 +71,8 @@ func runAll(ctx context.Context, legs []*leg, together int) *report.Verdict {
 	return verdict
 }
 
-// stageLimit is the time that a leg may take in addition on the slowest machine. After it, the run
-// continues without the leg, whose goroutine is abandoned.
+// stageLimit is the time that a leg may take beyond its duration, on the slowest machine. After
+// that, the run continues without the leg, whose goroutine is abandoned.
 const stageLimit = 20 * time.Minute
 
 // runAndJudge runs the leg on servers of its own, and checks it.
@@ -124,8 +124,8 @@ func (c *flags) mainLeg(duration time.Duration) *leg {
 	return l
 }
 
-// scenario returns the leg of a scenario of package fault. At the same time as the event of the
-// scenario, it injects faults of workers and connections, and faults of operations or messages.
+// scenario returns the leg of a scenario of package fault. While the event of the scenario repeats,
+// the leg also injects faults of workers and connections, and those of operations or messages.
 func (c *flags) scenario(of fault.Leg, duration time.Duration) *leg {
 	l := &leg{flags: c, name: string(of.Name), dir: filepath.Join(c.dir, string(of.Name)), duration: duration}
 	l.work, l.quiet, l.direct = of.Work, of.Quiet, of.Direct

@@ -34,7 +34,6 @@ const (
 	runLimit    = 5 * time.Minute // maximum time to create and start the container and testcontainers' reaper
 )
 
-// config is the command line.
 type config struct {
 	image    string
 	run      string // the directory of a testenv run, which exists as long as the run
@@ -157,7 +156,6 @@ const (
 	hostLabel = "com.github.idem-go.testenv.host"
 )
 
-// start creates and starts the container.
 func start(ctx context.Context, cfg config) (*postgres.PostgresContainer, error) {
 	command := []string{"postgres"}
 	for _, setting := range cfg.settings {
@@ -184,7 +182,6 @@ func start(ctx context.Context, cfg config) (*postgres.PostgresContainer, error)
 	return c, nil
 }
 
-// logTail returns the end of the container's log.
 func logTail(ctx context.Context, c *postgres.PostgresContainer) string {
 	logs, err := c.Logs(ctx)
 	if err != nil {

@@ -22,7 +22,8 @@ import (
 type Options struct {
 	Seed  uint64
 	Start time.Duration // when the run began; times are printed relative to it
-	// Calm begins the calm period. Its only injected fault is the loss of answers to claims.
+	// Calm is when the calm period before Stop began. Its only injected fault is the loss of
+	// answers to claims.
 	Calm time.Duration
 	// Stop is the time at which the workers were asked to end.
 	Stop   time.Duration
@@ -162,7 +163,6 @@ func (b *book) readState(state *journal.State) {
 	b.records = state.Records
 }
 
-// read adds an event of a worker to the book.
 func (b *book) read(e journal.Event) {
 	b.alive[e.Op.Process()] = max(b.alive[e.Op.Process()], e.At)
 	switch e.Kind {
@@ -208,7 +208,6 @@ func (b *book) read(e journal.Event) {
 	}
 }
 
-// ended records the end of a run.
 func (o *operation) ended(e journal.Event) {
 	for i := range o.runs {
 		if o.runs[i].op == e.Op {
@@ -245,8 +244,8 @@ var steps = `SELECT operation_id::text, kind, CASE kind WHEN 'undo' THEN 'undo '
 	FROM idem.steps ORDER BY operation_id, seq`
 
 // moves selects the changes of operations that a trigger has logged. The trigger runs while its
-// transaction has the row of the operation locked, so the column place has the order of the
-// commits.
+// transaction has the row of the operation locked, so the numbers in the column place have the
+// order of the commits.
 var moves = `SELECT operation_id::text, (row->>'epoch')::int, (row->>'attempts')::int, coalesce((row->>'owner')::int, 0), row->>'state',
 	coalesce(row->>'reason', ''), coalesce(row->>'reason_step', ''), row->>'kind', row->>'step', (row->>'canceled')::bool,
 	coalesce((row->>'without_calling')::bool, false), coalesce((row->>'without_code')::bool, false),

@@ -13,9 +13,8 @@ import (
 // checkChildren checks that each child operation was created exactly once, in the commit that
 // records the step of its parent, and that the parent got the actual outcome of the child.
 //
-// The step and the row of the child must both exist or both be missing. A child belongs to a round
-// of the parent's plan if the key of its own plan begins with the key of the parent's plan and the
-// number of the round.
+// The step and the row of the child must both exist or both be missing. A child belongs to the
+// round whose journal.PartKey is a prefix of the key of the child's plan.
 func (b *book) checkChildren(o *operation) {
 	found := 0
 	for i := range o.plan.Rounds {

@@ -45,8 +45,8 @@ func (b *book) checkEnding(o *operation) {
 	}
 }
 
-// remembers reports whether an answer may contain the value for the step. It may be the recorded
-// value, or "timeout" if the step failed. For a step that was rolled back, any value is accepted.
+// remembers reports whether an answer may contain the value for the step. The value must be the
+// recorded one, or "timeout" if the step failed. A step that was rolled back may have any value.
 func (o *operation) remembers(step, value string) bool {
 	for _, s := range o.steps {
 		if s.Name == step {
@@ -112,8 +112,8 @@ func (b *book) checkKeys() {
 // checkAnew checks that a call does not begin a second operation for its key after it ran, or
 // waited for, an operation that was canceled.
 func (b *book) checkAnew() {
-	// The row of an operation does not say which call created it. The call that began the first run
-	// did.
+	// The row of an operation does not name the call that created the operation. It is the call that
+	// began the first run.
 	begun := map[history.Op][]*operation{} // operations by the call that began their first run
 	canceled := map[string][]*operation{}  // canceled operations by key
 	for _, o := range b.operations {

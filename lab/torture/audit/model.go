@@ -17,7 +17,8 @@ import (
 
 var spec = model.Operations{Crashes: 1 << 30}
 
-// shown is the part of an operation's row that a move shows.
+// shown is the part of an operation's row that is compared: a logged change of the row (a move)
+// must show the same as a step of the specification.
 type shown struct {
 	state           uint8
 	owned, canceled bool
@@ -102,7 +103,7 @@ func (known passages) from(start model.OpState) []passage {
 		spec.Next(from, func(step model.Step, to model.OpState) {
 			to.Crashed = 0
 			if to.Ops[1].State != model.Absent || to.Procs[0].Op+to.Procs[1].Op+to.Procs[2].Op > 0 || to.Procs[2].Stage != model.Resting {
-				return // it needs a second operation or a third process
+				return // the checker needs no second operation and no third process
 			}
 			shows := show(to, from.Ops[0].Epoch)
 			found = append(found, passage{step, to, shows, seen[from] + 1})

@@ -158,8 +158,8 @@ func (o *operation) blamed(i int) (times int) {
 	return times
 }
 
-// isBlamed reports whether an attempt, which began with a claim, failed or has no end event. An
-// attempt whose process died before it began the run counts too.
+// isBlamed reports whether the attempt that began with the given claim failed or has no end event.
+// An attempt whose process died before it began the run counts too.
 func (o *operation) isBlamed(taken *journal.Move, until time.Duration) bool {
 	for _, r := range o.runs {
 		if r.op.Process() == taken.By && taken.At-clocks < r.begin && r.begin < until {
@@ -327,8 +327,8 @@ func process(by uint32) history.Op { return history.Op(uint64(by) << 32) }
 const settled = time.Second
 
 // checkOwners checks that no process begins to run an operation while another process runs it. It
-// judges only the calm period, and only processes with direct sessions. A process behind a pooler
-// has a lease instead, which a fault may have ended.
+// judges only the calm period after the faults, and only processes with direct sessions. A process
+// behind a pooler has a lease instead, which a fault may have ended.
 func (b *book) checkOwners(o *operation) {
 	if o.row.Canceled { // the owner notices a cancellation with its next commit
 		return
@@ -364,9 +364,9 @@ const noticed = 7 * time.Second
 // checkWoken checks that a claimed operation is run, or claimed again, within a limit. It judges
 // the calm period, in which the only injected fault is the loss of answers to claims.
 //
-// An idle operation is a violation only if its owner began another run after the limit. If the
-// owner has died, another run by any process is enough. Without another run, the machine may not
-// have scheduled the processes.
+// An idle operation is a violation only if its owner ran another operation after the limit. If it
+// did not, the machine may not have scheduled the owner. If the owner has died, a run of any
+// process counts instead.
 func (b *book) checkWoken() {
 	var longest time.Duration
 	b.eachTaking(func(_ *operation, m *journal.Move, run, _ time.Duration) {
@@ -398,15 +398,15 @@ func (b *book) checkWoken() {
 //   - The process died and is behind a pooler. Other processes wait until its lease has expired.
 //   - The process died and no Worker knows the operation (WalkIn). Only a caller can take it over,
 //     and there may be none.
-//   - The operation is a WalkIn, or is delayed after several deaths (Rest > 0): only up to the last
-//     claim of the same owner. A process that lost its owner number releases nothing, and a delayed
-//     operation waits for its turn.
+//   - The operation is a WalkIn, or its next claim is delayed after several deaths (Rest > 0): only
+//     up to the last claim of the same owner. After that, the process may have lost its owner
+//     number and cannot release the operation, and other processes need not claim it soon.
 func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until time.Duration)) {
 	seen := b.ownersSeen()
 	for _, o := range b.operations {
 		for i, m := range o.moves {
-			// A claim is skipped if the server executed it after its process was killed: other
-			// processes find out that the owner is gone.
+			// A claim that the server executed after its process was killed is skipped: that process
+			// cannot run the operation.
 			if m.Owner == 0 || m.Attempts == 0 || m.At < b.options.Calm || m.At > b.options.Stop || b.alive[m.By] < m.At {
 				continue
 			}

@@ -61,7 +61,6 @@ func (o *operation) doings() []doing {
 	return all
 }
 
-// audit runs all checks of one operation.
 func (b *book) audit(o *operation) {
 	for step, entries := range o.booked {
 		if len(entries) > 1 {
@@ -81,8 +80,8 @@ func (b *book) audit(o *operation) {
 		}
 		return
 	}
-	// If runs took different branches, they break the other rules too, which are therefore not
-	// checked.
+	// If the runs of the function took different branches, the other rules are broken too and are
+	// not checked.
 	if !b.checkSeen(o) {
 		return
 	}
@@ -166,8 +165,8 @@ func (b *book) checkDone(o *operation) {
 	b.checkPaid(o)
 }
 
-// checkMade checks that every booking of an ended operation is recorded as done. An operation that
-// rejected at the end of its plan must have made all its calls, unless one was declined.
+// checkMade checks that every booking of an ended operation is recorded as done. If the operation
+// ended with a rejection, each round before the rejection must have made its charge.
 func (b *book) checkMade(o *operation) {
 	if !o.hasEnded() {
 		return
@@ -192,8 +191,8 @@ func (b *book) checkMade(o *operation) {
 	}
 }
 
-// isRefused reports whether the operation may have rejected early, in one of its first n rounds.
-// That is so if a charge is recorded as failed, or if a child failed and the plan rejects then. A
+// isRefused reports whether the function may have returned a rejection in one of the first n
+// rounds: a charge is recorded as failed, or a child failed and the plan rejects in that case. A
 // charge fails because the bank declined it or because a person resolved it as declined.
 func (o *operation) isRefused(n int) bool {
 	for ; n > 0; n-- {
@@ -255,8 +254,8 @@ func (o *operation) isFoundNotMade(call string) bool {
 	})
 }
 
-// isSettledAt reports whether a person may have resolved, as not made, any call that pays for the
-// place. The function may then pay for it by another step, under another key.
+// isSettledAt reports whether a person may have resolved, as not made, any call with this
+// Entry.Place. The function may then pay for the same thing by another step, under another key.
 func (o *operation) isSettledAt(place string) bool {
 	return slices.ContainsFunc(o.entries, func(e journal.Entry) bool { return e.Place == place && o.isSettled(e.Step) })
 }
@@ -328,7 +327,6 @@ func (b *book) checkPaid(o *operation) {
 	}
 }
 
-// isRecorded reports whether the outcome of a step is recorded.
 func (o *operation) isRecorded(step string) bool { return o.outcome(step) != "" }
 
 // outcome returns the recorded outcome of a step, or "" if none is recorded. A call that was only

@@ -45,7 +45,7 @@ func (b *book) checkUndos(o *operation) {
 
 // wantedUndo is an undo that has to run.
 type wantedUndo struct {
-	optional bool // Cancel WithoutCode may leave it out although a later undo of the step has run
+	optional bool // may be missing after Cancel WithoutCode, even if a later undo of the step has run
 	name     string
 	value    string // the value of its step; not compared if ""
 }
@@ -121,7 +121,6 @@ func (o *operation) hasEnded() bool { return o.row.State != "running" && o.row.S
 
 func isDone(outcome string) bool { return outcome == "done" || outcome == "resolved" }
 
-// isDone reports whether a step is recorded as done.
 func (o *operation) isDone(step string) bool { return isDone(o.outcome(step)) }
 
 // isCharged reports whether a charge of round n is recorded as done, with card A or card B, in any

@@ -29,7 +29,7 @@ type Request struct {
 	Slow       bool          // the bank must answer slowly
 	Sent       time.Duration // time of sending, by the clock of package history
 	Place      string        // what the charge is for
-	Refunds    string        // Place of the charge that a refund refunds
+	Refunds    string        // in a refund: the field Place of the charge
 	Given      string        // value that an undo got from the step that it undoes
 }
 
@@ -84,7 +84,6 @@ func (b *Bank) Books() []journal.Entry {
 	return b.books
 }
 
-// slow is the additional delay of a Slow request.
 const slow = 150 * time.Millisecond
 
 func (b *Bank) receive(q *Request) {
@@ -109,9 +108,9 @@ func (b *Bank) enter(q *Request) (Reply, int) {
 	case q.Safety == journal.Keyed && ok:
 		return Reply{Receipt: known}, http.StatusOK
 	case q.Safety == journal.Asked && q.Generation < b.asked[q.Key]:
-		return Reply{}, http.StatusConflict // the sender learned later that it did not happen
+		return Reply{}, http.StatusConflict // an old request: the sender has since learned that the call did not happen
 	case q.Sent < b.closed[q.Operation+" "+q.Step]:
-		return Reply{}, http.StatusConflict // a person learned later that it did not happen
+		return Reply{}, http.StatusConflict // an old request: a person has since learned that the call did not happen
 	}
 	b.receipts++
 	receipt := fmt.Sprint("receipt ", b.receipts)

@@ -192,7 +192,7 @@ type Sent struct {
 // Refusals has the ids of the letters that the broker did not take, each with the reason.
 type Refusals map[string]string
 
-// Wish is the request of a consumer for at most Most letters.
+// Wish is the request of a consumer for letters. Most is the maximum number of letters.
 type Wish struct {
 	Consumer string
 	Most     int
@@ -202,7 +202,7 @@ type Wish struct {
 // acknowledged.
 type Delivery struct {
 	Place  int
-	Forged bool // only the history has use for it; consumers ignore it
+	Forged bool // for the history only; consumers ignore the field
 	Letter letter.Letter
 	Count  int // deliveries so far, including this one
 }
@@ -231,7 +231,6 @@ const (
 // lease is how long a delivery is reserved for the process that fetched it.
 const lease = 1500 * time.Millisecond
 
-// topic has all letters that were published to one topic.
 type topic struct {
 	taken []letter.Letter
 }
@@ -240,10 +239,10 @@ type topic struct {
 type queue struct {
 	consumer  letter.Consumer
 	topic     *topic
-	read      int              // number of letters of the topic that are in lines
+	read      int              // number of letters of the topic that were put into lines so far
 	lines     map[string]*line // lines by key; a letter without a key has its own line
 	open      []*line          // lines that are not empty
-	acked     []int            // positions in the topic, the latest last
+	acked     []int            // positions of acknowledged letters in the topic, the latest last
 	delivered map[int]int      // number of deliveries, by position
 }
 

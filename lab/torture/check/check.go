@@ -34,8 +34,8 @@ type Options struct {
 	// it.
 	Start time.Duration
 
-	// ClockMoved are the times during which the clock of the database was wrong. The retention
-	// period of an execution during these times is not judged.
+	// ClockMoved are the times around the jumps of the database's clock. The retention period of an
+	// execution during these times is not judged.
 	ClockMoved []Interval
 
 	// Undisturbed reports that no fault was injected. Then no session of a broken connection can

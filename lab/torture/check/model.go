@@ -46,8 +46,8 @@ const (
 type follower struct {
 	*key
 	states  map[possible]int           // the possible states, with the number of steps to each
-	numbers map[*history.Operation]int // numbers of the calls in progress
-	ran     map[*execution]bool        // the executions of calls in progress that may be recorded
+	numbers map[*history.Operation]int // numbers of the calls in progress, which are their bits in possible.justified
+	ran     map[*execution]bool        // the executions whose call is in progress; a COMMIT may still record them
 	losing  map[int]bool               // the failovers in progress
 	hashes  map[string]uint8
 }
@@ -69,9 +69,10 @@ const (
 	returns
 )
 
-// events returns the history in the order of time. A replay or mismatch may have been read since
-// the leader of its call began, because the call may share the leader's answer. A call that never
-// returned, or returned without knowing its outcome, may commit at any later time.
+// events returns the history in the order of time. A call that got a replay or a mismatch may share
+// the answer of an earlier call of its process, its leader. So events lets it begin when its leader
+// began. A call that never returned, or returned without knowing its outcome, may commit at any
+// later time.
 func (k *key) events() (events []event) {
 	for _, o := range k.operations {
 		from, to := o.Begin, o.End
@@ -171,7 +172,7 @@ func (f *follower) needs(o *history.Operation) bool {
 	switch o.Outcome {
 	case history.Executed, history.Replayed, history.Mismatch:
 		return true
-	case history.InProgress: // the call may have waited in memory for another call that has no connection
+	case history.InProgress: // a call that waited in memory for another one need not be explained
 		return !f.follows(o) && len(f.options.Losses)+len(f.options.ClockMoved) == 0
 	}
 	return !o.Outcome.CommittedNothing() && f.isCommitted(o)

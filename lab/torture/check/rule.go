@@ -255,14 +255,14 @@ func (k *key) known(o *history.Operation) *execution {
 	return nil
 }
 
-// longWait is a wait whose half is longer than a claim takes on any machine.
+// longWait is a wait so long that a claim takes less than half of it on any machine.
 const longWait = 2 * time.Second
 
 // heldTowardsEnd reports whether another call can have held the key in the second half of a long
 // wait.
 //
 // A call of another process that returned ErrInProgress did not hold the key. A call of the same
-// process counts even then: o may have waited for it in memory while it waited for a connection.
+// process counts even then: while that call waited for a connection, o may have waited in memory.
 // For a call that ended with its context or without an answer, the server may have noticed the end
 // later than the caller, so that call counts too.
 func (k *key) heldTowardsEnd(o *history.Operation) bool {

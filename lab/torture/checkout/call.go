@@ -108,13 +108,13 @@ type customer struct {
 	*running
 	step       string
 	place      string // what the charge is for
-	refunds    string // place of the charge that a refund refunds
+	refunds    string // in a refund: the field place of the charge
 	given      string // value that an undo got from the step that it undoes
 	safety     journal.Safety
 	window     time.Duration
 	generation int // how often this call has asked the bank for its outcome
 	declined   bool
-	refusal    journal.Refusal // the error with which the bank's refusal is returned
+	refusal    journal.Refusal // the kind of error that book returns if the bank declines
 	slow       bool
 	unsent     bool // some attempts fail before anything is sent
 	doubt      bool // an attempt got no answer

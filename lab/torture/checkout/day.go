@@ -19,8 +19,8 @@ import (
 
 // The methods below do what the Day of a round plans (journal.Day).
 
-// halfTheTime decides at random whether a planned failure happens this time. It returns false when
-// the operations are finished after the run.
+// halfTheTime decides at random whether a planned failure happens this time. In finishAll, after
+// the run, it always returns false.
 func (r *running) halfTheTime() bool { return !r.calm && rand.IntN(2) == 0 }
 
 // saw logs what the function got as the result of a step.
@@ -55,8 +55,9 @@ func (r *running) putIn(round *journal.Round, n int) error {
 	return nil
 }
 
-// reserve executes the Tx of a round. behind reports that this call comes after the charge: reserve
-// does nothing if the plan has its Tx on the other side of the charge.
+// reserve executes the Tx of a round. The function calls reserve before the charge and, with the
+// parameter behind set, after the charge. In one of the two calls, depending on the plan, reserve
+// does nothing.
 func (r *running) reserve(round *journal.Round, n int, behind bool) error {
 	if behind != round.Day.Behind {
 		return nil
@@ -186,7 +187,6 @@ func (r *running) leave(in *journal.Plan, round *journal.Round, n int, at journa
 	return nil
 }
 
-// partUndos returns the undos of the child.
 func (r *running) partUndos(name string, round *journal.Round, n int) []operation.Undo[idem.Response] {
 	undo := journal.UndoOf(name, 0)
 	switch round.Part.Undo {

@@ -190,8 +190,8 @@ func (s *shop) seeToAll(ctx context.Context) (int, error) {
 	return len(ids), err
 }
 
-// awaitEnd waits until no operation is running, except those that await a parked child, or ctx
-// ends.
+// awaitEnd waits until no operation is running, or until ctx ends. An operation that awaits a
+// parked child does not count as running.
 func awaitEnd(ctx context.Context, pool *pgxpool.Pool) error {
 	const due = "UPDATE idem.operations SET wake_at = clock_timestamp() WHERE state = 'running' AND kind <> 'child' AND wake_at > clock_timestamp() + '2 s'"
 	const left = `WITH RECURSIVE waits AS (

@@ -39,7 +39,7 @@ type shop struct {
 	numbers atomic.Uint32 // counts calls and runs
 
 	checkout *operation.Definition[journal.Plan]
-	walkIn   *operation.Definition[journal.Plan] // no Worker knows it until Finish
+	walkIn   *operation.Definition[journal.Plan] // the Worker does not have it until finishAll, so only callers execute it
 	part     *operation.Definition[journal.Plan] // definition of child operations
 	recent   recent
 }
@@ -53,7 +53,6 @@ func (s *shop) define() {
 	s.part = operation.Define("part", s.run, known)
 }
 
-// definitionOf returns the definition for a plan.
 func (s *shop) definitionOf(p *journal.Plan) *operation.Definition[journal.Plan] {
 	if p.WalkIn {
 		return s.walkIn
@@ -75,7 +74,7 @@ type running struct {
 	*operation.Op
 	name   history.Op
 	values map[string]string // results of the steps
-	paid   map[string]string // receipts by place
+	paid   map[string]string // receipts, by what they pay for
 }
 
 const uniqueViolation = "23505"
@@ -134,7 +133,6 @@ func (r *running) response(status int) idem.Response {
 	return idem.Response{Status: status, Body: body}
 }
 
-// round executes one round of the plan.
 func (r *running) round(in *journal.Plan, round *journal.Round, n int) error {
 	for _, part := range []func() error{
 		func() error { return r.leave(in, round, n, journal.Front) },

@@ -36,7 +36,7 @@ func Work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer 
 	working, cancel := context.WithCancel(stop)
 	go func() { ended <- operation.NewWorker(s.pool, worker, s.checkout, s.part).Run(working) }()
 	var full atomic.Bool
-	full.Store(true) // until the first answer: many processes live for a moment only
+	full.Store(true) // until watch has an answer: a process that soon dies must not fill the queue
 	go s.watch(working, &full)
 	var callers sync.WaitGroup
 	for range c.Goroutines {
@@ -57,9 +57,9 @@ func Work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer 
 	return err
 }
 
-// watch sets full while callers must not begin new operations, because 1,500 are running or 50 are due.
-// In a longer queue, operations would wait longer than the limits of the audit allow. While the
-// database does not answer, the last answer stays valid.
+// watch sets full while callers must not begin new operations, because 1,500 are running or 50 are
+// due. In a longer queue, operations would wait longer than the limits of the audit allow. While
+// the database does not answer, the last answer stays valid.
 func (s *shop) watch(ctx context.Context, full *atomic.Bool) {
 	const look = "SELECT count(*) >= 1500 OR count(*) FILTER (WHERE owner IS NULL AND wake_at <= now()) >= 50" +
 		" FROM idem.operations WHERE state = 'running' AND kind <> 'child'"
@@ -99,8 +99,8 @@ func (s *shop) key() string {
 	return fmt.Sprintf("key-%d-%d", max(age, 0), rand.IntN(s.Keys))
 }
 
-// call makes one call, and reports whether it was answered. For a WalkIn it repeats short calls until
-// one is answered.
+// call makes one call, and reports whether it was answered. For a WalkIn it repeats short calls
+// until one is answered.
 func (s *shop) call() (answered bool) {
 	verb, key := journal.Do, s.key()
 	plan := journal.PlanOf(s.Seed, key)

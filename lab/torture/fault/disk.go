@@ -115,8 +115,8 @@ func (d *disk) powerOff() error {
 	return shutDownFS(root)
 }
 
-// fill takes every free block of the disk, by one file that grows until the disk is full. The blocks
-// are allocated without writing them, because a disk may have hundreds of mebibytes.
+// fill takes every free block of the disk, by one file that grows until the disk is full. The
+// blocks are allocated without writing them, because a disk may have hundreds of mebibytes.
 func (d *disk) fill() error {
 	file, err := os.Create(d.filler())
 	if err != nil {
@@ -135,7 +135,6 @@ func (d *disk) fill() error {
 	return nil
 }
 
-// free deletes the file with which fill occupied the disk.
 func (d *disk) free() error { return os.Remove(d.filler()) }
 
 func (d *disk) filler() string { return filepath.Join(d.root(), "filler") }

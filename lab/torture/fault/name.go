@@ -27,12 +27,12 @@ const (
 	KillDuringCommit Name = "kill-during-commit" // SIGKILL when COMMIT was just passed to the server
 	KillAfterCommit  Name = "kill-after-commit"  // SIGKILL after COMMIT, before its answer
 	KillBeforeTaking Name = "kill-before-taking" // SIGKILL before the statement that claims operations
-	KillAfterTaking  Name = "kill-after-taking"  // SIGKILL after that statement, before its answer
-	LoseTaking       Name = "lose-taking"        // the connection and the answer to that statement are lost
+	KillAfterTaking  Name = "kill-after-taking"  // SIGKILL after the statement that claims operations, before its answer
+	LoseTaking       Name = "lose-taking"        // the connection and the answer to a claim of operations are lost
 
 	KillBeforeDelivery Name = "kill-before-delivery" // SIGKILL before a statement of outbox or inbox
 	KillAfterDelivery  Name = "kill-after-delivery"  // SIGKILL after a statement of outbox or inbox, before its answer
-	LoseDelivery       Name = "lose-delivery"        // the connection and the answer to such a statement are lost
+	LoseDelivery       Name = "lose-delivery"        // the connection and the answer to an outbox or inbox statement are lost
 
 	LoseClaimAnswer  Name = "lose-claim-answer"  // the connection and the answer to the claim are lost
 	LoseCommit       Name = "lose-commit"        // the connection and COMMIT are lost
@@ -83,5 +83,5 @@ const (
 	Fleet Name = "fleet" // many clusters; runs only on request
 )
 
-// BesideKill is the fault that the bank and the broker inject themselves.
+// BesideKill is the fault in which the bank or the broker kills the worker that sent a request.
 const BesideKill Name = "beside-kill"

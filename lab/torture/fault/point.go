@@ -60,8 +60,8 @@ const (
 // libraryClaims are the names, in queries/, of the statements that claim a key.
 var libraryClaims = []string{"Claim", "ClaimAtOnce", "TakeOver"}
 
-// isClaim reports whether s is a statement that claims a key. Its command tag shows whether it
-// claimed the key, because it may find the key taken.
+// isClaim reports whether s is a statement that claims a key. The statement may find the key taken,
+// and then has another command tag.
 func isClaim(s pgproxy.Statement) bool { return slices.Contains(libraryClaims, libraryName(s.SQL)) }
 
 // isTaking reports whether s is a statement that claims operations to resume them.

@@ -117,8 +117,8 @@ func Run(ctx context.Context, seed uint64, target Target, mix Mix, log func(Even
 		k, rng := draw(rng, kinds), rand.New(rand.NewPCG(seed, n))
 		free := slots
 		if k.Group == Server {
-			// A fault of the server is dropped if another one is running: waiting for it would
-			// delay all other faults.
+			// Only one fault of the server runs at a time. A second one is dropped, because waiting
+			// would delay the faults of other groups.
 			if free = server; len(server) > 0 {
 				continue
 			}
@@ -229,7 +229,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// choose returns a random element of from.
 func choose[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
 
 // breakages are the ways to break a connection that the client notices at once.

@@ -1,7 +1,7 @@
 // Package history stores every call of every worker of a run in files. A worker appends one line of
-// JSON for each [Event], with one write, before the call begins and after it has returned. The lines
-// of a killed process stay in the file. Its last line may be incomplete, and its calls without a
-// return are open. All processes use the same clock ([Now]).
+// JSON for each [Event], with one write, before the call begins and after it has returned. The
+// lines of a killed process stay in the file. Its last line may be incomplete, and its calls
+// without a return are open. All processes use the same clock ([Now]).
 package history
 
 import (

@@ -1,6 +1,6 @@
-// Package inquiry decides whether a run kept every promise of packages outbox and inbox. Its sources
-// are the events of the workers, the books of the broker, and the final state of the database. It
-// shares no code with the library.
+// Package inquiry decides whether a run kept every promise of packages outbox and inbox. Its
+// sources are the events of the workers, the books of the broker, and the final state of the
+// database. It shares no code with the library.
 package inquiry
 
 import (
@@ -38,7 +38,6 @@ type file struct {
 	found   []rule.Violation
 }
 
-// known collects everything that is known of a letter.
 type known struct {
 	said     []letter.Letter // the letter as it was committed to the outbox; at most one
 	taken    []letter.Entry
@@ -115,7 +114,6 @@ func (f *file) readState(state *letter.State) {
 	}
 }
 
-// consumers returns the consumers of the run.
 func (f *file) consumers() []letter.Consumer {
 	if f.options.Direct {
 		return letter.Direct()
@@ -391,7 +389,6 @@ func (f *file) checkEarly(e letter.Event) {
 	}
 }
 
-// averageProbe returns the average length of the probes between the two times.
 func (f *file) averageProbe(from, until time.Duration) time.Duration {
 	var total, probes time.Duration
 	for _, e := range f.events {

@@ -70,7 +70,7 @@ type Answer struct {
 	Operation string
 	Rejected  bool
 	Values    map[string]string
-	Paid      map[string]string // receipts by place
+	Paid      map[string]string // receipts, by Entry.Place
 }
 
 // Entry is a line in the books of the bank: a request, and whether it was booked.

@@ -165,7 +165,7 @@ type Day struct {
 // before the charge.
 type Change string
 
-// Changes.
+// Kinds of changes. A step behind Changed is executed only if Op.Changed returns true.
 const (
 	Unchanged      Change = ""
 	PutInTx        Change = "a Tx"
@@ -198,7 +198,7 @@ const (
 // Trouble is a failure of the function after a charge, in about half of its runs.
 type Trouble string
 
-// Failures.
+// Kinds of failures.
 const (
 	NoTrouble Trouble = ""
 	Fails     Trouble = "an error"
@@ -316,8 +316,8 @@ func (p *Plan) Steps(release int) map[string]int {
 }
 
 func (r Round) Card(n int) string    { return r.step("card", n) }    // the charge of card A
-func (r Round) PutIn(n int) string   { return r.step("put-in", n) }  // the inserted step
-func (r Round) Switch(n int) string  { return r.step("switch", n) }  // the name passed to Changed
+func (r Round) PutIn(n int) string   { return r.step("put-in", n) }  // the step that a Change inserts
+func (r Round) Switch(n int) string  { return r.step("switch", n) }  // the name that the function passes to Op.Changed
 func (r Round) Confirm(n int) string { return r.step("confirm", n) } // a Tx that violates a constraint
 func (r Round) Count(n int) string   { return r.step("count", n) }   // a Tx that returns a large number
 
@@ -327,7 +327,7 @@ func Beside(charge string) string { return charge + "-beside" }
 // BesidePlace names the thing that the second charge pays for.
 func BesidePlace(place string) string { return "beside " + place }
 
-// Place names the thing that the charge of round n pays for, under every name of the step.
+// Place names the thing that the charge of round n pays for, whatever the name of the charge.
 func Place(n int) string { return fmt.Sprint("place ", n) }
 
 // CardPlace names the thing that the charge of card A in round n pays for.
@@ -412,7 +412,7 @@ type Part struct {
 // Spot is the position in a round at which the child is begun.
 type Spot string
 
-// Spots.
+// Positions of a child in its round.
 const (
 	Nowhere Spot = ""
 	Front   Spot = "in front of all else"

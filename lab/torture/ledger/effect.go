@@ -138,7 +138,6 @@ func keys(primary string) seal.Keys {
 // unreadable is the digest of a response that cannot be opened. No other response has it.
 const unreadable = "unreadable"
 
-// open opens the response of a record.
 func open(record *db.Record, scope, key string, hash [32]byte) error {
 	of := db.NewKey(scope, key, hash, record.ExecutionID, 0)
 	return record.Open(&of, Sealers[0])

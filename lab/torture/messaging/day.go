@@ -75,7 +75,8 @@ func (o *office) begin() {
 	for n := range troubles {
 		var letters []letter.Letter
 		first := troubles[n].first
-		// A direct consumer pauses if everything that it tries fails, so few letters must fail.
+		// A direct consumer pauses if all letters that it tries fail. At most five of each kind are
+		// added, so that it also tries others.
 		if o.Direct {
 			first = min(first, 5)
 		}
@@ -108,7 +109,7 @@ func (o *office) sayLater(ctx context.Context, l *letter.Letter, pause time.Dura
 	if rand.IntN(3) == 0 { // the transaction has an id before it writes to the outbox
 		steps = append([]func() error{func() error { return mark(ctx, tx) }}, steps...)
 	}
-	slow := rand.IntN(2 * len(steps)) // the step to pause after; 0: pause after each step
+	slow := rand.IntN(2 * len(steps)) // pause after step slow%len(steps); 0: after each step
 	for i, step := range steps {
 		if err := step(); err != nil {
 			return history.Failed

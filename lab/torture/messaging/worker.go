@@ -52,7 +52,6 @@ const (
 	patience      = 5 * time.Second // timeout of a publication
 )
 
-// relay runs the relay until ctx ends.
 func (o *office) relay(ctx context.Context) error {
 	config := outbox.RelayConfig{MaxAttempts: inquiry.MaxAttempts, MinPause: shortestPause, MaxPause: longestPause, PublishTimeout: patience}
 	publisher, err := o.publisher()
@@ -101,7 +100,6 @@ func (o *office) serve(ctx context.Context, work func() error) error {
 	return errors.Join(err, <-relayed)
 }
 
-// writeAll adds letters to the outbox until stop ends.
 func (o *office) writeAll(stop context.Context) {
 	var writers sync.WaitGroup
 	count, write := max(o.Goroutines/4, 1), o.write

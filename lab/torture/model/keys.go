@@ -125,8 +125,8 @@ func (s *State) endTx(c *Call) {
 	s.settle(c)
 }
 
-// settle clears the fields of a returned call that can no longer affect a step, so that fewer states
-// differ.
+// settle clears the fields of a returned call that can no longer affect a step, so that fewer
+// states differ.
 func (s *State) settle(c *Call) {
 	switch row := &s.Keys[c.Key].Row; {
 	case c.Phase < Returned:

@@ -155,7 +155,7 @@ func (m Operations) work(s OpState, p int, do func(Step, OpState)) {
 	act("FnReturns", pr.Stage == Heard && !unwinds, Ending, same)
 	act("FnFails", pr.Stage == Heard || pr.Stage == Ready && unwinds, Reverting, same)
 	first := Operation{State: Active, Epoch: 1, Begun: true, Reserved: op.Reserved + 1, Charged: op.Charged}
-	act("Commit", pr.Stage == Starting, Resting, func(op *Operation, _ *Process) { *op = first }) // and others continue it
+	act("Commit", pr.Stage == Starting, Resting, func(op *Operation, _ *Process) { *op = first }) // others continue the operation
 	act("Commit", pr.Stage == Starting, Calling, func(op *Operation, pr *Process) {
 		if *op, pr.Epoch, op.Owner = first, 1, me; pr.Lost {
 			op.Owner = gone

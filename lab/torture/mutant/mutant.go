@@ -126,7 +126,7 @@ func Conditions(of []Mutant) []Mutant {
 	var conditions []Mutant
 	seen := make(map[string]bool)
 	for _, m := range of {
-		m.Settings = nil // settings can break a promise too
+		m.Settings = nil // the library must pass without them: a mutant such as no-fsync is only a setting
 		if faults := fmt.Sprint(m.Faults); !seen[faults] {
 			seen[faults] = true
 			conditions = append(conditions, m)

@@ -157,15 +157,15 @@ func operationMutants() []Mutant {
 	return all
 }
 
-// stamped is a piece of the SQL that claims operations. It stores the time of the claim and, after
-// three deaths, delays the next claim.
+// stamped is a piece of the SQL that claims operations. It stores the time of the claim. After
+// three claims in a row whose process died, it also delays the next claim.
 const stamped = "    taken_at = pg_catalog.clock_timestamp(), deaths = taken.deaths,\n" +
 	"    wake_at = CASE WHEN taken.deaths OPERATOR(pg_catalog.<) 3 THEN o.wake_at\n" +
 	"                   ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 second'::pg_catalog.interval OPERATOR(pg_catalog.*)\n" +
 	"                        pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END\n"
 
-// dayMutants break promises about operations that need no fault: the code changes, functions fail,
-// and calls are declined.
+// dayMutants break promises about operations that are tested without faults: by changes of the code
+// of an operation, failures of its function, and declined calls.
 var dayMutants = []Mutant{
 	{
 		Name: "first-error-itself", About: "the first run of the function gets the error itself, later runs get the restored one",

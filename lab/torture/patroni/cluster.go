@@ -26,7 +26,6 @@ type Cluster struct {
 	patronis []*child.Process
 }
 
-// cluster starts the nodes of a new cluster.
 func (s *System) cluster(ctx context.Context, name string, nodes int) (*Cluster, error) {
 	free, err := ports(2 * nodes)
 	if err != nil {
@@ -106,8 +105,8 @@ func (c *Cluster) KillLeader(ctx context.Context) (revive func() error, err erro
 	return func() error { return c.run(i) }, nil
 }
 
-// kill ends a node: first Patroni, which would restart Postgres, and then Postgres. It sends
-// SIGKILL also to the backends, because they would survive the postmaster for a while.
+// kill ends a node: first Patroni, which would restart Postgres, and then Postgres by the signal.
+// If the signal is SIGKILL, the backends get it too: they would outlive the postmaster for a while.
 func (c *Cluster) kill(i int, sig syscall.Signal) {
 	if c.patronis[i] != nil {
 		c.patronis[i].Kill()
@@ -132,7 +131,6 @@ func (c *Cluster) kill(i int, sig syscall.Signal) {
 	}
 }
 
-// children returns the process ids of the children of pid.
 func children(pid int) (found []int) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
 	for _, field := range strings.Fields(string(text)) {

@@ -75,7 +75,6 @@ func (p programs) start(name, program string, args ...string) (*child.Process, e
 	return child.Start(cmd, syscall.SIGTERM)
 }
 
-// ports returns n free TCP ports.
 func ports(n int) ([]int, error) {
 	found := make([]int, n)
 	for i := range found {
@@ -202,7 +201,6 @@ func (e *etcd) run(i int) (err error) {
 	return err
 }
 
-// leader returns the index of the leading node.
 func (e *etcd) leader(ctx context.Context) (int, error) {
 	for i, port := range e.clients {
 		var status struct {

@@ -76,7 +76,7 @@ type Verdict struct {
 	Broken []rule.Rule         // the rules that were broken, each once
 	Failed map[string][]string // the reasons why a leg failed, by leg
 
-	Histories, Steps int // numbers of the histories that the model accepts, and of their steps
+	Histories, Steps int // sums of Result.Histories and Result.Steps over all legs
 }
 
 // Add adds the results of a leg.

@@ -40,7 +40,7 @@ type Result struct {
 	Calls      int
 	Keys       int
 	Histories  int // number of histories, of keys or operations, that the model accepts
-	Steps      int // number of steps of the model in these histories
+	Steps      int // number of steps of the model that explain the accepted histories
 }
 
 // Rules that package check verifies with the history of a key.
@@ -116,12 +116,12 @@ const (
 	SameAnswer  Rule = "all callers of an operation get the same answer"
 	OneOutcome  Rule = "a key has one outcome"
 	Signalled   Rule = "a signal that came in time is received"
-	OneWorker   Rule = "one process at a time works on an operation" // checked only in the calm period
+	OneWorker   Rule = "one process at a time works on an operation" // checked only in the calm period at the end
 	Epoch       Rule = "every commit of an operation is a step of the model"
 )
 
-// Further rules about operations. Most matter only if the code changes, functions fail or calls are
-// declined.
+// Further rules about operations. A run tests most of them only if the code of an operation
+// changes, its function fails, or the bank declines a call.
 const (
 	InDoubt   Rule = "a call that was begun is recorded, and no step is put before it"
 	OneKey    Rule = "a charge is made under one key"
@@ -135,7 +135,7 @@ const (
 	Anew      Rule = "a call that waits for an operation that is canceled begins no other one"
 	Awaited   Rule = "a call that waited for an operation gets the outcome of that operation"
 	Innocent  Rule = "an operation is parked for too many deaths only if it causes them"
-	Woken     Rule = "a claimed operation is worked on, or claimed again within seconds" // checked only in the calm period
+	Woken     Rule = "a claimed operation is worked on, or claimed again within seconds" // checked only in the calm period at the end
 	Child     Rule = "a child is begun once, together with the step of its parent"
 	ChildTold Rule = "a parent sees the recorded outcome of its child"
 	ChildCut  Rule = "a canceled operation cancels the child that it awaits"

@@ -31,13 +31,13 @@ const (
 // way.
 type Odds struct {
 	Stream                                                   uint64 // selects the sequence of random numbers
-	Slow                                                     []Slow // delays of some of every twenty requests
+	Slow                                                     []Slow // how many requests are slow, and how slow
 	Of                                                       int
 	Refused, Dropped, Lost, KilledBefore, Killed, KilledSoon int
 }
 
-// Slow makes some requests slow: each of them takes up to Most before it is executed, and again
-// afterwards.
+// Slow makes some requests slow. Requests is how many of every twenty. Each of them is delayed by
+// up to Most before its execution, and again afterwards.
 type Slow struct {
 	Requests int
 	Most     time.Duration
@@ -188,7 +188,6 @@ func (s *Server) draw() (slow time.Duration, fails act) {
 	return slow, fails
 }
 
-// lose closes the connection without an answer.
 func lose(w http.ResponseWriter) {
 	if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
 		conn.Close()

@@ -112,8 +112,8 @@ func (c *call) within(ctx context.Context, tx pgx.Tx, fn func(pgx.Tx) (idem.Resp
 }
 
 // rollsBack reports whether the caller of DoTx rolls back after this answer. Normally the caller
-// does so after a failure. With keepOn, the caller commits after a failure and rolls back after a
-// success. The caller of a batch never rolls back after a success.
+// does so only after a failure. With keepOn, the caller does so only after a success, or, in a
+// batch, never. After ErrTxEnded, the caller always rolls back.
 func (c *call) rollsBack(answer *history.Return) bool {
 	if answer.Outcome == history.Ended {
 		return true
@@ -132,7 +132,6 @@ func undone(answer *history.Return) *history.Return {
 	return answer
 }
 
-// partOf returns the value of Outer.Part for an answer.
 func partOf(answer *history.Return) string {
 	switch {
 	case answer.Outcome == history.Executed && answer.Rejected:

@@ -36,7 +36,6 @@ type plan struct {
 	batch     []*plan // calls of DoTx to make before this one, in the same transaction
 }
 
-// fns are the kinds of fn with their weights.
 var fns = []weighted{
 	{50, fnOK}, {8, fnSlow}, {6, fnSavepoint}, {9, fnFail}, {3, fnFailLate}, {9, fnReject}, {3, fnPanic}, {2, fnGoexit},
 	{4, fnSwallow}, {2, fnTooLarge}, {4, fnCancel}, {1, fnCommit}, {1, fnRollback}, {1, fnRollbackSQL}, {1, fnRestartSQL},

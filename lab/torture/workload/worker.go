@@ -28,8 +28,8 @@ import (
 	"github.com/idem-go/idem/purge"
 )
 
-// Work runs a worker. It reads its Config from input and makes calls until SIGTERM. It exits at once
-// when input is closed, because its supervisor is then gone.
+// Work runs a worker. It reads its Config from input and makes calls until SIGTERM. It exits at
+// once when input is closed, because its supervisor is then gone.
 func Work(input io.Reader) error {
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer cancel()
@@ -65,8 +65,8 @@ func Work(input io.Reader) error {
 	for _, p := range pools {
 		p.Close()
 	}
-	// Operations and messages keep a session that shows that the process is alive. Its goroutines
-	// outlive their users by some seconds, so these workers do not look for leaked goroutines.
+	// Operations and messages keep a session that shows that the process is alive. The goroutines of
+	// that session outlive its last use by some seconds, so these workers do not look for leaks.
 	if err == nil && c.Bank == "" && c.Broker == "" {
 		exit := history.Event{At: history.Now(), Kind: history.KindExit, Op: c.Op(0)}
 		if err := goleak.Find(before); err != nil {
