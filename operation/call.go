@@ -14,10 +14,10 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Call takes a step outside of Postgres, such as a payment. It calls do after all earlier steps are
-// committed, in no transaction and without a connection. The argument key identifies this call of
-// this operation, and is the same in every attempt and in every process. Pass it to the other
-// system.
+// Call takes a step outside of Postgres, such as a payment. Call calls the function do after all
+// earlier steps are committed, in no transaction and without a connection. The argument key
+// identifies this call of this operation, and is the same in every attempt and in every process.
+// Pass it to the other system.
 //
 // The policy says what happens when the outcome of an attempt is in doubt, and how the call is
 // retried. If do returns an error, Call waits for a backoff and tries again, as the policy allows.
@@ -104,8 +104,8 @@ type outsideCall struct {
 	stepName string // the name of the call's step; for an UndoCall, of the step that is undone
 	key      string
 	call     func(ctx context.Context, key string) ([]byte, error)
-	encode   func(found any) ([]byte, error) // encodes the value that find of an Asked policy has returned
-	parallel bool                            // the call was added by Go
+	encode   func(found any) ([]byte, error) // encodes the value that the find function of Asked has returned
+	parallel bool                            // the call is one of a group of Calls
 
 	tries        int       // attempts so far, in all processes
 	doubt        bool      // an attempt may have been sent, and its outcome is not known
@@ -142,8 +142,8 @@ func (op *Op) makeCall(o *outsideCall) ([]byte, error) {
 
 // loadAttempts sets the number of attempts from the record, and whether the call is in doubt. It
 // reports whether the record says that the call has begun. The number of attempts is in the row of
-// the operation. If an older version of the code made the call by Go, the number is in the row of
-// the step.
+// the operation. If an older version of the code made the call in a group of Calls, the number is
+// in the row of the step.
 func (op *Op) loadAttempts(o *outsideCall) (begun bool) {
 	w, s := op.work, o.step
 	begun = s.do == settle
@@ -235,8 +235,9 @@ func (op *Op) giveUp(o *outsideCall, failed string) ([]byte, error) {
 	return nil, op.parkFor(last, o.tries, o.stepName, ReasonAttemptsExhausted, "%s, and %s", failed, happened)
 }
 
-// attempt makes one attempt at the call. If an earlier attempt is in doubt, attempt first tries to
-// settle the earlier one. It sends the call again only if the earlier attempt has not settled it.
+// attempt makes one attempt at the call. After an earlier attempt in doubt, a call with the policy
+// Once parks the operation, and any other call goes through settleDoubt first. attempt then sends
+// the call, unless settleDoubt returns the result of the attempt.
 func (op *Op) attempt(o *outsideCall) ([]byte, error) {
 	if op.ctx.Err() != nil {
 		return nil, op.interrupted()
@@ -383,8 +384,8 @@ func (op *Op) recordOutcome(s *step, value []byte, err error) ([]byte, error) {
 // pauseCall waits for the backoff between two attempts. If the backoff is shorter than longPause,
 // the process sleeps. Otherwise the operation is released, and is due after the backoff. A suspect
 // is an operation whose processes have died several times. It is released at every backoff: the
-// attempt did not kill the process, and the commit of the release resets the count of deaths. After
-// a long backoff of a parallel call, only this call makes no more attempts in this run. The
+// attempt did not kill the process, and the commit of the release resets the count of deaths. If a
+// parallel call has a long backoff, only this call makes no more attempts in this run. The
 // operation is released when the other calls have ended.
 func (op *Op) pauseCall(o *outsideCall) error {
 	d := o.policy.backoff(o.tries)
@@ -463,9 +464,9 @@ func (o *outsideCall) positionBetween(pause time.Duration) db.At {
 	return at
 }
 
-// recordNotSent commits, for a run that stops, that the call is not in doubt. Without this commit
-// the call would be in doubt for the next process, and the operation would park if the policy is
-// Once.
+// After the run has stopped, recordNotSent commits that the call is not in doubt. Without this
+// commit the call would be in doubt for the next process, and the operation would park if the
+// policy is Once.
 func (op *Op) recordNotSent(o *outsideCall) {
 	if s := op.stopped; (s.kind == stopCallerLeft || s.kind == stopRerun) && len(op.pending) == 0 && !o.doubt {
 		op.commitStopped(commit{always: true, at: o.positionBetween(0), failure: op.failureOf(o)})

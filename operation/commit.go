@@ -55,7 +55,7 @@ func (op *Op) ensureTx() error {
 	return nil
 }
 
-// open begins a transaction with the claim of the key, and sends the requests in it.
+// open begins a transaction, restores the claim of the key in it, and sends the requests.
 func (op *Op) open(requests ...txn.Request) error {
 	requests = append([]txn.Request{db.Reclaim{ExecutionID: op.work.operation}}, requests...)
 	tx, err := op.work.execution.Engine().Open(op.ctx, requests...)
@@ -188,8 +188,8 @@ func (op *Op) suspend(c commit) error {
 	return op.halt(stopSuspended, nil)
 }
 
-// requests returns the statements of a commit: the fence or the INSERT of the operation, the rows
-// of the steps, the changes of signals, and the requests of c.
+// requests returns the statements of a commit: the fence (see commit) or the INSERT of the
+// operation, the rows of the steps, the changes of signals, and the requests of c.
 func (op *Op) requests(advance *db.AdvanceOperation, c commit) ([]txn.Request, error) {
 	w := op.work
 	requests := []txn.Request{advance}
@@ -327,10 +327,11 @@ func (op *Op) noteUnsent(advance *db.AdvanceOperation) {
 	}
 }
 
-// commitFenced stops the run after a commit whose fence did not match. It reads the row of the
-// operation to find the cause: the operation was canceled, or another process has claimed it. If
-// neither is the case, fn has ended the transaction and begun another one. commitFenced reads on
-// the connection of the commit, because another connection may lead to another server.
+// commitFenced stops the run after a commit whose fence (see commit) did not match. It reads the
+// row of the operation to find the cause: the operation was canceled, or another process has
+// claimed it. If neither is the case, fn has ended the transaction and begun another one.
+// commitFenced reads on the connection of the commit, because another connection may lead to
+// another server.
 func (op *Op) commitFenced(err error) error {
 	tx := op.tx
 	op.tx = nil
@@ -415,8 +416,8 @@ func (m *memory) take(operation string) map[int]db.Step {
 // recordOutcomes commits the outcomes of calls that are not recorded yet, and nothing else of the
 // run. The run has ended, and its transaction is closed. recordOutcomes commits even if the
 // operation was canceled meanwhile. It retries for outcomesLimit, unless the server refuses the
-// commit or a value cannot be sealed. If it does not succeed, the outcomes stay in memory. at is
-// the new position of the operation if no call remains without an outcome.
+// commit or a value cannot be sealed. If it does not succeed, the outcomes stay in memory. The
+// parameter at is the new position of the operation if no call remains without an outcome.
 func (w *work) recordOutcomes(at db.At) {
 	outcomes := w.unrecordedOutcomes()
 	if len(outcomes) == 0 || w.instance == nil {
@@ -457,7 +458,8 @@ func (w *work) unrecordedOutcomes() []db.RecordStep {
 }
 
 // positionAfter returns the position of the operation after the outcomes are recorded. If a
-// parallel call still has no outcome, this is the position of that call. Otherwise it is at.
+// parallel call still has no outcome, this is the position of that call. Otherwise it is the
+// parameter at.
 func (w *work) positionAfter(outcomes []db.RecordStep, at db.At) db.At {
 	for seq := 1; seq <= w.journal.steps; seq++ {
 		s := w.journal.rows[seq]

@@ -51,8 +51,8 @@
 //
 //   - An operation has one outcome. Every call with its key gets this outcome, as with idem.Do.
 //   - A Tx step is committed once, together with its value, or not at all.
-//   - A Call has the same key in every attempt and in every process. A Call that is Once is not
-//     repeated after an attempt that may have been sent.
+//   - A Call has the same key in every attempt and in every process. A Call with the policy Once is
+//     not repeated after an attempt that may have been sent.
 //   - A Call is made only after all earlier steps are committed durably, even if synchronous_commit
 //     is off. Later steps see the value that the Call has returned.
 //   - When an operation is rejected, ends in a Final error or is canceled, the undos of the done
@@ -61,8 +61,8 @@
 //   - An operation that cannot continue safely parks: it waits for a person, and its calls return
 //     [ErrParked]. A [Reason] says why. Nothing is guessed.
 //
-// A Call that is Keyed or Asked is made at least once. Its effect happens once if the other system
-// behaves as the policy says.
+// A Call with the policy Keyed or Asked is made at least once. Its effect happens once if the other
+// system behaves as the policy says.
 //
 // If the process of an operation dies, a call with the same key resumes the operation, and so does
 // a [Worker]: run a Worker in every process. If a living process was taken for dead, its next
@@ -155,9 +155,10 @@ func WithErrors(errs ...error) Option {
 // of the operation resets the number. Callers that leave, errors and panics do not count. The
 // default is 10.
 //
-// A process begins operations with three or more deaths one at a time, or 10 seconds apart. If one
-// of them kills the process, the others do not count a death, and do not park. If n is below 4, an
-// operation may park although another operation has killed its processes.
+// Of the operations with three or more deaths, a process runs one at a time, but begins the next
+// after 10 seconds at the latest. If one of them kills the process, no death counts against the
+// others, and they do not park. If n is below 4, an operation may park although another operation
+// has killed its processes.
 func WithMaxDeaths(n int) Option {
 	return func(d *definition) {
 		d.maxDeaths, d.err = n, cmp.Or(positive("WithMaxDeaths", n, "number"), d.err)
@@ -220,8 +221,9 @@ func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), 
 // returns the answer. If the key belongs to a request with another hash, Do returns
 // idem.ErrMismatch. If the key is in progress, Do waits up to idem.WithWait, and then returns
 // idem.ErrInProgress. If an operation was begun and no process works on it any more, Do resumes the
-// operation with the recorded input and ignores in. If Do waits for an operation that is canceled
-// or ends in a Final error, Do returns that error, and does not begin another operation.
+// operation with the recorded input and ignores the argument in. If Do waits for an operation that
+// is canceled or ends in a Final error, Do returns that error, and does not begin another
+// operation.
 //
 // If ctx ends, Do releases the operation, and a Call in progress ends with its context. If
 // something is committed, the returned error wraps both idem.ErrInProgress and the error of ctx. A
@@ -243,9 +245,9 @@ func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key 
 // Start records a new operation in tx and returns its id. The operation begins when tx is
 // committed, and a Worker does the work. Start with the same key again returns the same id, even if
 // the operation has ended with an answer. If another call is claiming the key, Start returns
-// idem.ErrInProgress at once. A key that was answered in a single transaction has no operation:
-// Start returns ErrUnknownOperation, and Do returns the answer. idem.Do answers in a single
-// transaction, and so does a Do that has only Tx steps.
+// idem.ErrInProgress at once. A key that was answered in a single transaction has no operation.
+// This is so after idem.Do, and after a Definition.Do with only Tx steps. Start then returns
+// ErrUnknownOperation; call Definition.Do to get the answer.
 func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (id string, err error) {
 	input, err := d.input(in)
 	if err != nil {
@@ -395,7 +397,6 @@ func Wait(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 	}
 }
 
-// answer returns the answer of an operation that is not running.
 func answer(ctx context.Context, pool *pgxpool.Pool, found *db.FindOperation, opts []idem.Option) (idem.Result, error) {
 	switch {
 	case !found.Found:

@@ -18,10 +18,10 @@ import (
 // conclude decides how a run ends after the function of the operation has returned err. If a step
 // has stopped the run, conclude returns the stop and no decision. There are two exceptions:
 //
-//   - After stopUnwound it decides as after a Final error. In an operation that was canceled
-//     WithoutCode, or canceled before it recorded a step, it also does so if a value or an input
-//     does not decode.
-//   - After stopFailed in a canceled operation it decides as after an ordinary error of the
+//   - After stopUnwound, conclude decides as after a Final error. If a value or an input does not
+//     decode, it does the same, provided that the operation was canceled WithoutCode, or canceled
+//     before a step was recorded.
+//   - After stopFailed in a canceled operation, conclude decides as after an ordinary error of the
 //     function. If the decision is to run again, conclude also returns the stop.
 func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 	how = exitOf(err)
@@ -86,7 +86,7 @@ func (op *Op) end(resp idem.Response, err error) bridge.Ending {
 		return op.complete(complete, bridge.Response(resp), db.OperationCompleted)
 	case d.do == park:
 		d.stop.cause = err
-		if op.stopped != nil { // err is the stop: use the error that caused it
+		if op.stopped != nil { // err is then the stop itself: use the error that caused the stop
 			d.stop.cause = op.stopped.err
 		}
 		return op.endStopped(d.stop)
@@ -231,7 +231,7 @@ func (w *work) parkAs(ctx context.Context, s *stop) bridge.Ending {
 }
 
 // leave removes the operation from the list of operations that this process works on, and releases
-// the instance. Without an instance it does nothing. It returns end.
+// the presence.Instance. Without one it does nothing. It returns end.
 func (w *work) leave(end bridge.Ending) bridge.Ending {
 	if w.instance == nil {
 		return end
@@ -247,8 +247,8 @@ func (w *work) leaveUnreleased(end bridge.Ending) bridge.Ending {
 	return w.releaseInstance(end)
 }
 
-// releaseInstance releases the instance, and ends the turn if the operation is a suspect. It
-// returns end.
+// releaseInstance releases the presence.Instance, and the turn if the operation is a suspect: see
+// takeTurn. It returns end.
 func (w *work) releaseInstance(end bridge.Ending) bridge.Ending {
 	w.instance.Release()
 	w.turn.end()
@@ -306,7 +306,7 @@ func (op *Op) unwind(err error) bridge.Ending {
 // undoInProgress returns the undo that has begun and is not done, or nil. unwind runs this undo
 // first. After Cancel WithoutCode the running code could otherwise run another undo earlier. The
 // row of the operation names only one undo that has begun. The other undo would overwrite this
-// name, and it would be forgotten that the first undo is in doubt.
+// name, and the record would no longer say that the first undo is in doubt.
 func (op *Op) undoInProgress() *plannedUndo {
 	for i := range op.undos {
 		u := &op.undos[i]

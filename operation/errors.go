@@ -22,8 +22,8 @@ var (
 	ErrTimeout = errors.New("operation: no signal came in time")
 
 	// ErrNotHappened is the Final error of a call that has not happened and will not be made. The
-	// function gets it if a person has resolved the call with NotHappened. It also gets it if the
-	// operation is being undone and later steps are recorded.
+	// function gets it if a person has resolved the call with NotHappened. The function also gets
+	// this error if the operation is being undone and later steps are recorded.
 	ErrNotHappened = errors.New("operation: the call has not happened, and will not be made")
 
 	// ErrCanceled is the error of an operation that was canceled and is undone.
@@ -123,7 +123,7 @@ type Reason string
 // The reasons for which an operation parks.
 const (
 	ReasonCallInDoubt       Reason = "call_in_doubt"      // a call may have happened, and must not be repeated
-	ReasonAttemptsExhausted Reason = "attempts_exhausted" // a call in doubt used up its attempts or its deadline, or an undo its attempts
+	ReasonAttemptsExhausted Reason = "attempts_exhausted" // the attempts or the time of a call in doubt, or the attempts of an undo, are used up
 	ReasonCodeChanged       Reason = "code_changed"       // the steps or undos in the code differ from the recorded ones
 	ReasonValueUnreadable   Reason = "value_unreadable"   // a recorded value does not decode, or the value of a call cannot be stored
 	ReasonSignalUnreadable  Reason = "signal_unreadable"  // a signal does not decode
@@ -137,7 +137,7 @@ const (
 // it.
 type ParkedError struct {
 	OperationID string
-	Step        string // at which the operation is parked
+	Step        string // the step at which the operation is parked
 	Reason      Reason
 	ReasonText  string
 	Since       time.Time // when the step was begun, by the database's clock; zero if not known
@@ -274,10 +274,9 @@ func IsFinal(err error) bool {
 type meaning struct{ final, unsent, unknown bool }
 
 // meaningOf returns what err says about the attempt that returned it. If Final, NotSent and Unknown
-// wrap each other, the outermost counts. Joined errors count as Unknown if one of them is Unknown.
-// They also do if one of them is none of the three, because the attempt may have been sent.
-// fmt.Errorf with several %w makes one error, so wrapped errors that are none of the three are
-// ignored.
+// wrap each other, the outermost counts. Joined errors count as Unknown if one of them is Unknown,
+// or is none of the three: the attempt may then have been sent. fmt.Errorf with several %w makes
+// one error, so wrapped errors that are none of the three are ignored.
 func meaningOf(err error) (m meaning) {
 	switch e := err.(type) {
 	case *unknownError:

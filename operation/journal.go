@@ -57,7 +57,7 @@ func (j *journal) add(s db.Step) {
 func (j *journal) unwinding() bool { return j.undoing || j.canceled }
 
 // recordedAfter returns the first recorded step after a position, or nil if there is none. While
-// the operation is being undone, it skips calls that were never sent.
+// the operation is being undone, recordedAfter skips calls that were never sent.
 func (j *journal) recordedAfter(seq int) *db.Step {
 	for seq++; seq <= j.steps; seq++ {
 		if s := j.rows[seq]; s.Outcome != db.StepNotSent || !j.unwinding() {
@@ -67,10 +67,10 @@ func (j *journal) recordedAfter(seq int) *db.Step {
 	return nil
 }
 
-// undosChanged reports whether the running code lacks the recorded undos of the step s. undos is
-// the number of undos that the code has for s. The code must have at least the recorded number.
-// Once an undo of s or of an earlier step has begun, the code must have exactly the recorded
-// number.
+// undosChanged reports whether the running code lacks the recorded undos of the step s. The
+// parameter undos is the number of undos that the code has for s. The code must have at least the
+// recorded number. Once an undo of s or of an earlier step has begun, the code must have exactly
+// the recorded number.
 func (j *journal) undosChanged(s *db.Step, undos int) bool {
 	return s.Outcome == db.StepDone && (undos < s.Undos || undos > s.Undos && j.reachedByUndos(s.Seq))
 }

@@ -124,8 +124,8 @@ func CancelAll(ctx context.Context, pool *pgxpool.Pool, f Filter, opts ...Cancel
 	return forEach(ctx, pool, f, func(ctx context.Context, pool *pgxpool.Pool, id string) error { return Cancel(ctx, pool, id, opts...) })
 }
 
-// forEach calls do once for every operation that f selects, and counts the calls that succeed. It
-// skips operations whose state has changed since they were listed.
+// forEach calls the function do once for every operation that f selects, and counts the calls that
+// succeed. It skips operations whose state has changed since they were listed.
 func forEach(ctx context.Context, pool *pgxpool.Pool, f Filter, do func(context.Context, *pgxpool.Pool, string) error) (n int, err error) {
 	for o, err := range All(ctx, pool, f) {
 		if err != nil {
@@ -236,7 +236,7 @@ func History(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Op
 	}
 	var file bytes.Buffer
 	encoder := json.NewEncoder(&file)
-	encoder.SetEscapeHTML(false) // values must come back byte for byte
+	encoder.SetEscapeHTML(false) // so that Replay gets the values byte for byte
 	encoder.SetIndent("", "  ")
 	err = encoder.Encode(h)
 	return file.Bytes(), err
@@ -259,11 +259,11 @@ func readHistory(file []byte) (*history, error) {
 // recorded step returns its recorded outcome, and the run ends where the record ends. No other step
 // is executed. Replay uses the definition whose name is in the history.
 //
-// Replay returns nil if the code can continue the operation, or ends it in the way in which it has
-// ended. It returns a *ParkedError if the operation would park with this code: the code asks for
-// other steps than the recorded ones or for fewer steps, or a value does not decode. Replay returns
-// another error if the document is not a history or no definition has its name. It also does so if
-// the function fails, or ends the operation in another way than it has ended.
+// Replay returns nil if the code can continue the operation, or ends it in the recorded way. It
+// returns a *ParkedError if the operation would park with this code: the code asks for other steps
+// than the recorded ones or for fewer steps, or a value does not decode. Replay returns another
+// error if the document is not a history or no definition has its name. The same is true if the
+// function fails, or ends the operation in another way than the recorded one.
 //
 // If the operation has ended, all its steps count as recorded, even the steps that were committed
 // together with its end. If the code no longer asks for one of these last steps, Replay reports a
@@ -316,7 +316,7 @@ func (op *Op) replayed(h *history, err error) error {
 	switch {
 	case s != nil && s.kind == stopParked:
 		return &ParkedError{OperationID: h.ID, Step: s.step, Reason: s.reason, ReasonText: s.text, Cause: s.cause}
-	case s != nil && s.kind == stopSuspended: // the record ends here
+	case s != nil && s.kind == stopSuspended: // the record ends here, and the code can continue the operation
 		return nil
 	case s != nil:
 		return s.err

@@ -62,7 +62,7 @@ type work struct {
 	execution  bridge.Execution
 	instance   *presence.Instance // this process as other processes see it; nil before the first commit and after the release
 	logger     *slog.Logger       // nil: slog.Default()
-	turn       *turn              // the right to work on a suspect; nil if the operation is no suspect
+	turn       *turn              // the right to run an operation that may kill processes: see takeTurn; nil for other operations
 
 	key       db.Key
 	operation string // the id of the operation
@@ -79,8 +79,8 @@ type work struct {
 	begunAt time.Time // when the step in progress was begun, by the clock of this process
 	clock   clock
 	// rowless is the position of a call that has begun and has no row in idem.steps yet; 0 if there
-	// is none. A call that was not added by Go is recorded in the row of its operation first. It
-	// gets a row in idem.steps together with its outcome.
+	// is none. Call first records its call in the row of the operation. The row in idem.steps
+	// follows together with the outcome.
 	rowless int
 
 	endError   error           // the error in which this process ends the operation; nil before its last commit
@@ -133,7 +133,7 @@ type Op struct {
 	pending     []db.RecordStep
 	signals     []txn.Request // requests for the next commit, which mark received signals as taken
 	usesSignals bool          // the function has asked for a signal or a child
-	callsOpen   bool          // the function has called Go, and not Wait yet
+	callsOpen   bool          // the function has added a call by Go, and has not called Wait yet
 
 	seq         int            // the position of the last step that the function has asked for
 	settled     int            // all steps up to this position have an outcome, and their undos are in undos
@@ -190,7 +190,6 @@ func (op *Op) stop(s *stop) error {
 	return op.stopped
 }
 
-// park stops the run, and parks the operation at a step.
 func (op *Op) park(step string, reason Reason, format string, args ...any) error {
 	return op.stop(parked(step, reason, format, args...))
 }
@@ -212,7 +211,6 @@ func (op *Op) parkFor(cause error, attempt int, step string, reason Reason, form
 	return op.stop(s)
 }
 
-// interrupted stops the run because its context has ended.
 func (op *Op) interrupted() error {
 	if cause := context.Cause(op.ctx); errors.Is(cause, presence.ErrLost) {
 		return op.halt(stopRerun, cause)
@@ -239,8 +237,8 @@ func (op *Op) misuse(format string, args ...any) error {
 	return err
 }
 
-// endOf returns the error of a context that has ended. If the context has another cause, the error
-// wraps both.
+// endOf returns the error of a context that has ended. If the cause of the context is another
+// error, the result wraps both.
 func endOf(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != ctx.Err() {
 		return fmt.Errorf("%w: %w", ctx.Err(), cause)
@@ -264,9 +262,9 @@ func engineOf(pool *pgxpool.Pool) *txn.Engine {
 // When a process is killed, the rows of its operations still name it as their owner. A process that
 // claims such an operation counts a death, and a commit of the operation resets the count. After
 // db.Suspected deaths the operation is a suspect: its function may be what kills the processes. The
-// turn is the right to work on a suspect. One suspect of a process has it at a time. If a suspect
-// kills the process, no other suspect counts a death, so the others can make progress. If a suspect
-// runs longer than suspectLimit, another suspect can take the turn.
+// turn is the right to work on a suspect. In a process, one suspect at a time has the turn. If a
+// suspect kills the process, no other suspect counts a death, so the others can make progress. If a
+// suspect runs longer than suspectLimit, another suspect can take the turn.
 
 // maxDeaths is the default of WithMaxDeaths.
 const maxDeaths = 10
@@ -275,10 +273,10 @@ const maxDeaths = 10
 // but a function that hangs does not kill the process.
 const suspectLimit = 10 * time.Second
 
-// turns is a semaphore for one suspect in this process, whatever pool it uses.
+// turns is a semaphore for one suspect in this process, whatever pool the suspect uses.
 var turns = make(chan struct{}, 1)
 
-// turn is the right to work on a suspect, see above. A process gives it to one suspect at a time.
+// turn is the right to work on a suspect: see above.
 type turn struct{ once sync.Once }
 
 // takeTurn returns the turn, or nil if another suspect has it.

@@ -51,7 +51,7 @@ type Status struct {
 	ReasonText string     // the reason as a sentence
 	LastError  *StepError // nil if there was no error since the last progress
 	Undos      []string   // the steps whose undos are still to run, in the order of running; nil unless the operation is canceled or being undone
-	Kept       []string   // the done Tx, Call and Child steps that are not undone; nil unless the operation is canceled or being undone
+	Kept       []string   // the done Tx, Call and Child steps whose effect stays, because no undo runs; nil unless the operation is canceled or being undone
 
 	Epoch  int    // grows whenever a process claims the operation
 	Parent string // the id of the operation that awaits this one as a child; empty if this one is no child
@@ -290,7 +290,7 @@ type CancelPreview struct {
 	Repeats bool     // a Keyed call or undo in doubt is repeated; Undos counts the call as done
 	Parks   Reason   // why the operation parks, or stays parked; empty if it does not
 	Undos   []string // the steps whose undos run, in that order
-	Kept    []string // the done steps that are not undone
+	Kept    []string // the done steps whose effect stays, because no undo runs
 }
 
 // PreviewCancel returns what Cancel with these options would do, and changes nothing.
@@ -352,7 +352,7 @@ func parksAgain(show *db.ShowOperation, rows []db.Step, withoutCode bool) bool {
 }
 
 // changes reports whether Cancel with the options of c would change the operation, which is running
-// or parked. Its condition is that of the statement CancelOperation.
+// or parked. The statement CancelOperation has the same condition.
 func changes(show *db.ShowOperation, c *db.CancelOperation) bool {
 	return !show.Canceled || show.WithoutCalling != c.WithoutCalling || c.WithoutCode && !show.WithoutCode
 }
@@ -361,7 +361,7 @@ func changes(show *db.ShowOperation, c *db.CancelOperation) bool {
 // about a call or repeats it, settle marks s as done.
 func (p *CancelPreview) settle(s *db.Step, withoutCalling bool, now time.Time) {
 	name, undos, j := s.Name, s.Undos, journal{canceled: true, withoutCalling: withoutCalling}
-	if s.Kind == db.UndoStep { // an undo in doubt is settled as without Cancel
+	if s.Kind == db.UndoStep { // Cancel does not change how an undo in doubt is settled
 		name, _ = splitUndoName(s.Name)
 		undos, j.withoutCalling = 1, false
 	}
@@ -478,7 +478,7 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 		if err != nil {
 			return nil, nil, err
 		}
-		if s == nil { // an undo that is made again
+		if s == nil { // the undo is made again, so no row is written
 			return nil, call, nil
 		}
 		s.Value, err = seal(sealer, s.Value, db.BoundStep(request.OperationID, s))
@@ -525,9 +525,9 @@ func (f *Finding) recorded(call *db.Step, d *definition) (*db.Step, error) {
 	return s, nil
 }
 
-// revive resumes a parked operation, and writes the audit note in the same transaction. If record
-// is not nil, revive also writes the row that record returns. The parameter record chooses one of
-// the calls in doubt.
+// revive resumes a parked operation, and writes the audit note in the same transaction. The
+// function record, if not nil, chooses one of the calls in doubt, and revive also writes the row
+// that record returns.
 func revive(ctx context.Context, pool *pgxpool.Pool, r *db.ReviveOperation, note db.NoteAct,
 	record func(*db.ShowOperation, []db.InDoubt) (row txn.Request, call *db.InDoubt, err error),
 ) (err error) {
@@ -569,7 +569,7 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *db.ReviveOperation, note
 	return hint(tx.Commit(ctx, append(rows, &note)...))
 }
 
-// hint adds to an error about a missing privilege which privilege the role needs.
+// hint returns err. If a privilege is missing, it adds which privilege the role needs.
 func hint(err error) error {
 	if txn.HasCode(err, "42501") {
 		return fmt.Errorf("operation: nothing was changed: the role needs INSERT on idem.audit, where acts are recorded, and docs/operate.md has the rest: %w", err)

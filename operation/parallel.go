@@ -318,7 +318,7 @@ func (op *Op) collect(call *parallelCall) {
 }
 
 // stop returns why some calls have no outcome, or nil if all calls have one. If the calls have
-// different reasons, the end of the run comes before a pause, and a pause before parking. If
+// different reasons, the end of the run takes precedence over a pause, and a pause over parking. If
 // several calls park the operation, their texts are joined.
 func (c *Calls) stop() *stop {
 	var stops []*stop

@@ -108,7 +108,6 @@ func positive[N int | time.Duration](option string, n N, what string) error {
 	return fmt.Errorf("operation: %s(%v): the %s must be positive", option, n, what)
 }
 
-// check returns an error if the policy cannot be used.
 func (p *Policy) check() error {
 	switch {
 	case p.err != nil:
@@ -131,7 +130,7 @@ func (p *Policy) stored() string {
 	case p.find != nil:
 		return db.PolicyAsked
 	}
-	window := strings.TrimSuffix(strings.TrimSuffix(p.window.String(), "0s"), "0m") // 23h
+	window := strings.TrimSuffix(strings.TrimSuffix(p.window.String(), "0s"), "0m") // 23h0m0s becomes 23h
 	if strings.HasSuffix(window, "h") || strings.HasSuffix(window, "m") {
 		return "keyed " + window
 	}
@@ -178,7 +177,8 @@ func Beat(ctx context.Context) {
 	}
 }
 
-// beatKey is the context key of the function by which Beat restarts the timer of the heartbeat.
+// beatKey is the context key of the function that Beat calls. The function restarts the timer of
+// the heartbeat.
 type beatKey struct{}
 
 // watched returns the context of an attempt with its timeout and its heartbeat.

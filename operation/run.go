@@ -81,7 +81,7 @@ var errPanicked = errors.New("operation: the function has panicked")
 // of a canceled operation. After too many failed runs the operation is undone or parks.
 func (w *work) releaseAfterPanic(op *Op) {
 	op.rollBack(nil)
-	defer func() { // even if an undo panics below, or the run is to be repeated
+	defer func() { // release even if an undo panics below, or op.end expects another run
 		if w.instance != nil {
 			op.rollBack(nil)
 			w.release(backoff(w.journal.runs), bridge.Ending{}, errPanicked)
@@ -100,7 +100,7 @@ func (w *work) releaseAfterPanic(op *Op) {
 // left. The release then records the outcome.
 func (w *work) restart(ctx context.Context) (bridge.Ending, bool) {
 	at, held := w.at, w.turn
-	w.turn = nil // keeps the turn of a suspect for the claim below
+	w.turn = nil // leaveUnreleased must not end the turn of a suspect (see takeTurn), which the claim below needs
 	w.leaveUnreleased(bridge.Ending{})
 	w.turn = held
 	claiming := ctx
@@ -133,13 +133,13 @@ type claimed struct {
 	rows []db.Step
 }
 
-// claim claims the operation if no other process owns it. Otherwise it releases the instance, and
-// returns nil and an ending that says why.
+// claim claims the operation if no other process owns it. Otherwise it releases the
+// presence.Instance, and returns nil and an ending that says why.
 //
 // claim first reserves the operation in this process, so that no other goroutine works on it. A
-// suspect is an operation that may have killed the processes that worked on it. The first statement
-// does not claim a suspect. If no other suspect of this process has the turn, a second statement
-// claims the suspect.
+// suspect is an operation that may have killed the processes that worked on it. In a process one
+// suspect at a time has the turn: see takeTurn. Without the turn, the first statement does not
+// claim a suspect. If the turn is free, a second statement claims the suspect.
 func (w *work) claim(ctx context.Context, engine *txn.Engine) (*claimed, bridge.Ending) {
 	instance, err := presence.Adopt(ctx, engine)
 	if err != nil {
@@ -182,7 +182,6 @@ func (w *work) claim(ctx context.Context, engine *txn.Engine) (*claimed, bridge.
 	return &claimed{take.Taken, steps.Rows}, bridge.Ending{}
 }
 
-// runClaimed loads and runs a claimed operation.
 func (w *work) runClaimed(ctx context.Context, t *claimed) bridge.Ending {
 	if end, ok := w.loadClaimed(ctx, t); !ok {
 		return end
@@ -280,7 +279,6 @@ func (w *work) unclaimed(show *db.ShowOperation) bridge.Ending {
 	return bridge.Ending{Outcome: bridge.Finished}
 }
 
-// queryFailed returns the ending of a call whose query failed.
 func (w *work) queryFailed(ctx context.Context, err error) bridge.Ending {
 	switch {
 	case ctx.Err() != nil:

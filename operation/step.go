@@ -35,7 +35,7 @@ func (op *Op) enter(r request) (*step, error) {
 }
 
 // ask gives a step the next position, and decides what to do about the step. An earlier run in this
-// process may know the outcome of a call that it could not record. ask then adds the outcome to the
+// process may have made a call and failed to record its outcome. ask then adds the outcome to the
 // next commit, and treats it as recorded.
 func (op *Op) ask(r request) (*step, error) {
 	if op.over {
@@ -92,7 +92,7 @@ func (op *Op) numbered(kind db.StepKind, name string) string {
 	return name
 }
 
-// takeStep runs do for a step that enter has begun, and ends the step.
+// takeStep runs the function do for a step that enter has begun, and ends the step.
 func takeStep[T any](op *Op, name string, do func() (T, error)) (T, error) {
 	defer op.taking.Unlock()
 	value, err := haltOnPanic(op, name, do)
@@ -107,8 +107,9 @@ func (op *Op) stepEnded() {
 	}
 }
 
-// haltOnPanic runs do. If do panics or ends its goroutine, the run takes no further step, even if
-// the function recovers. The function cannot know what an interrupted call or Tx has done.
+// haltOnPanic runs the function do. If do panics or ends its goroutine, the run takes no further
+// step, even if the function recovers. The function cannot know what an interrupted call or Tx has
+// done.
 func haltOnPanic[T any](op *Op, name string, do func() (T, error)) (T, error) {
 	returned := false
 	defer func() {
@@ -271,7 +272,6 @@ func UndoCall[T any](policy Policy, fn func(ctx context.Context, key string, don
 	return Undo[T]{policy: &policy, call: fn}
 }
 
-// checkUndos returns an error if an undo has no function or an invalid policy.
 func checkUndos[T any](undos []Undo[T]) error {
 	for i := range undos {
 		switch u := &undos[i]; {
@@ -284,8 +284,9 @@ func checkUndos[T any](undos []Undo[T]) error {
 	return nil
 }
 
-// planUndos keeps the undos of a done step, in case the operation is undone. value decodes the
-// value of the step for each undo, because the function may have changed the value that it got.
+// planUndos keeps the undos of a done step, in case the operation is undone. The function value
+// decodes the value of the step for each undo, because the function may have changed the value that
+// it got.
 func planUndos[T any](op *Op, s *step, undos []Undo[T], value func() (T, error)) {
 	for i := range undos {
 		u := &undos[i]
@@ -300,12 +301,13 @@ func planUndos[T any](op *Op, s *step, undos []Undo[T], value func() (T, error))
 	}
 }
 
-// Tx takes a step in Postgres: the writes of do through tx are committed together with the value of
-// the step. Consecutive Tx steps share a transaction. The transaction is committed before a Call, a
-// Sleep, an Await or a Child, with the answer of the operation, or by Checkpoint. If the operation
-// ends in a rejection or an error before that, the transaction is rolled back. The function do has
-// to follow the rules for the fn of idem.Do. If do commits or rolls back the transaction itself,
-// the operation parks. If nothing of the operation is committed yet, the call fails instead.
+// Tx takes a step in Postgres: what the function do writes through tx is committed together with
+// the value of the step. Consecutive Tx steps share a transaction. The transaction is committed
+// before a Call, a Sleep, an Await or a Child, with the answer of the operation, or by Checkpoint.
+// If the operation ends in a rejection or an error before that, the transaction is rolled back. The
+// function do must follow the rules for the fn of idem.Do. If do commits or rolls back the
+// transaction itself, the operation parks. If nothing of the operation is committed yet, the call
+// fails instead.
 //
 // If do returns an error, its writes are rolled back, the writes of earlier steps stay, and Tx
 // returns the error. A deferred constraint may fail at COMMIT. The function then runs again, and

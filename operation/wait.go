@@ -40,7 +40,6 @@ func Sleep(op *Op, name string, d time.Duration) error {
 	return err
 }
 
-// recordPause adds a pause to the next commit.
 func (op *Op) recordPause(s *step, d time.Duration) {
 	op.record(s, db.StepWaiting, nil).Pause = max(d, 0)
 }
@@ -256,7 +255,7 @@ func Child[In any](op *Op, name string, d *Definition[In], in In, undo ...Undo[i
 }
 
 // child begins a child and suspends the operation, or returns the answer of the child if the child
-// has ended. begins returns the requests that begin the child.
+// has ended. The function begins returns the requests that begin the child.
 func (op *Op) child(s *step, begins func() ([]txn.Request, error)) (idem.Response, error) {
 	if s.do == run {
 		requests, err := begins()
@@ -337,7 +336,6 @@ func (op *Op) childOutcome(s *step) ([]byte, error) {
 	return outcome, nil
 }
 
-// childAnswer returns what Child returns for the given end of the child.
 func (op *Op) childAnswer(s *step, end *childEnd) (idem.Response, error) {
 	id := ChildID(op.work.operation, s.name)
 	switch {

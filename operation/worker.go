@@ -25,11 +25,11 @@ type WorkerConfig struct {
 	// Concurrency is how many operations the Worker works on at a time. The default is 16.
 	Concurrency int
 
-	// Poll is the time between two looks of the Worker for due operations, with some jitter. It
-	// applies where no guard process looks for all processes, which is so behind a pooler: see
-	// docs/operations-reference.md. The default is a second. The minimum is half a second, because
-	// every look takes locks that the whole server shares. Where there are guards, each process
-	// looks more rarely the more processes there are.
+	// Poll is the time between two looks of the Worker for due operations, with some jitter, if the
+	// process connects through a pooler. The default is a second. The minimum is half a second,
+	// because every look takes locks that the whole server shares. Without a pooler, two of the
+	// processes, the guards, look on behalf of all: see docs/operations-reference.md. Each Worker
+	// then also looks by itself, but more rarely the more processes there are.
 	Poll time.Duration
 
 	// Drain limits how long operations continue after the context of Run has ended. After that time
@@ -45,7 +45,6 @@ type WorkerConfig struct {
 	Logger *slog.Logger
 }
 
-// set checks the configuration, and sets the defaults.
 func (c *WorkerConfig) set() error {
 	switch {
 	case c.Concurrency < 0, c.Drain < 0:
@@ -129,7 +128,7 @@ type workerRun struct {
 	freed      chan struct{}
 	watcher    *presence.Watcher
 	nextLook   time.Duration // the pause before the next look for due operations
-	lacksTurn  bool          // a suspect had the turn when the last look ended
+	lacksTurn  bool          // when the last look ended, a suspect had the turn: see takeTurn
 	operations sync.WaitGroup
 
 	mu   sync.Mutex
@@ -141,9 +140,10 @@ type workerRun struct {
 // for one.
 const gathering = 2 * time.Millisecond
 
-// pause waits until the next look for due operations. It ends early if a guard has found a due
-// operation. It also ends when an operation of this Worker ends, if the last look left due
-// operations unclaimed. The look does so for lack of room, or because a suspect had the turn.
+// pause waits until the next look for due operations. It ends early if one of the guards, which
+// look on behalf of all processes, has found a due operation. It also ends when an operation of
+// this Worker ends, if the last look left due operations unclaimed. The look leaves operations if
+// the Worker has no room, or if a suspect has the turn: see takeTurn.
 func (r *workerRun) pause(ctx context.Context, full bool) {
 	timer := time.NewTimer(r.nextLook)
 	defer timer.Stop()
@@ -161,9 +161,10 @@ func (r *workerRun) pause(ctx context.Context, full bool) {
 }
 
 // look claims as many due operations as the Worker has room for, and starts a goroutine for each.
-// It reports whether there may be more due operations. If no suspect has the turn, one of the
-// claimed operations may be a suspect. The next look then follows at once and claims no suspect,
-// because other suspects may have hidden due operations from this look.
+// It reports whether there may be more due operations. If no suspect has the turn (see takeTurn),
+// look may also claim one suspect, an operation whose processes have died. After that the next look
+// follows at once and claims no suspect, because other suspects may have hidden due operations from
+// this look.
 func (r *workerRun) look(ctx context.Context) (full bool) {
 	room := cap(r.slots) - len(r.slots)
 	r.nextLook, r.lacksTurn = r.config.Poll-rand.N(r.config.Poll/4), false
@@ -245,8 +246,8 @@ func (r *workerRun) load(w *work, c *claimed) error {
 	return err
 }
 
-// take claims as many operations as there is room for, and reserves them in this process. turn says
-// whether it may claim a suspect.
+// take claims as many operations as there is room for, and reserves them in this process. If turn
+// is true, one of them may be a suspect: see takeTurn.
 func (r *workerRun) take(ctx context.Context, i *presence.Instance, room int, turn bool) (taken []db.Taken, full bool, err error) {
 	looks, full := r.looks(room)
 	if len(looks) == 0 {
@@ -321,8 +322,8 @@ func (r *workerRun) warn(ctx context.Context, what string, err error) {
 	}
 }
 
-// work runs one claimed operation, and logs the error of a run that does not end the operation.
-// held is the turn if the operation is a suspect, and otherwise nil.
+// work runs one claimed operation, and logs the error of a run that does not end the operation. If
+// the operation is a suspect, held is the turn (see takeTurn); otherwise it is nil.
 func (r *workerRun) work(i *presence.Instance, t *claimed, held *turn) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -371,10 +372,10 @@ type Pending struct {
 	Epoch int // grows whenever a process claims the operation
 }
 
-// Due returns operations of the given names that a Worker would claim, at most limit of them. The
-// operation that has been due for the longest time comes first. Due leaves out an operation in but,
-// as long as its epoch is the same. Pass operations that made no progress, so that they do not hide
-// others. Due claims nothing: another process may claim an operation before a Resume does.
+// Due returns up to limit operations of the given names that a Worker would claim. The operation
+// that has been due for the longest time comes first. Due leaves out each operation in the list
+// but, as long as its epoch is the same. Pass the operations that made no progress, so that they do
+// not hide others. Due claims nothing: another process may claim an operation before a Resume does.
 func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but ...Pending) ([]Pending, error) {
 	if pool == nil {
 		return nil, errNoPool

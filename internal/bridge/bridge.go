@@ -41,7 +41,8 @@ type Runner interface {
 	Resume(ctx context.Context, e Execution, operationID string) Ending
 
 	// Ended returns the ending of a call that has waited for the operation, if the operation ended
-	// without a response. Otherwise it returns false. ask sends requests in one round trip.
+	// without a response. Otherwise it returns false. The function ask sends requests in one round
+	// trip.
 	Ended(ctx context.Context, e Execution, operationID string, ask func(context.Context, ...txn.Request) error) (Ending, bool)
 }
 
@@ -86,7 +87,6 @@ func RejectionOf(err error) (Response, bool) {
 // Outcome says in which state the Runner has left the key.
 type Outcome int
 
-// The outcomes.
 const (
 	// Uncommitted: the work fit into the transaction of the claim, which is still open. Package
 	// idem commits it with Response, or rolls it back because of Err.
@@ -112,8 +112,8 @@ type Execution interface {
 	// Engine returns the engine for further transactions.
 	Engine() *txn.Engine
 
-	// Key returns the key for the record of the given operation. With an empty id it returns the
-	// key for a new operation, which this call would begin.
+	// Key returns the key under which the given operation has its record. If operationID is empty,
+	// Key returns the key for the operation that the Runner is about to begin.
 	Key(operationID string) db.Key
 
 	// ClaimedAt returns when the key was claimed, by the clock of the database.

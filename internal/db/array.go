@@ -18,8 +18,7 @@ func array(texts []string) string {
 	return endArray(&b)
 }
 
-// appendElement writes text as a quoted element. Before it, appendElement writes begin, which is an
-// opening brace or a comma.
+// appendElement writes begin, an opening brace or a comma, and then text as a quoted element.
 func appendElement(b *strings.Builder, begin byte, text string) {
 	b.WriteByte(begin)
 	b.WriteByte('"')

@@ -3,7 +3,6 @@ package db
 // Act names a manual action. idem.audit stores these words.
 type Act string
 
-// The manual actions.
 const (
 	Evict   Act = "evict"
 	Retry   Act = "retry"

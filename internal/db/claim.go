@@ -14,11 +14,11 @@ const Gone = "22012"
 // Claim claims a key. If the key is not free, a Load after the Claim reads its record.
 type Claim struct {
 	Key    *Key
-	AtOnce bool // the caller must not wait for another transaction, or claims several keys in one transaction
+	AtOnce bool // for callers that must not wait for another transaction, or that claim several keys in one transaction
 
 	Claimed   bool
 	CreatedAt time.Time
-	Previous  string // with AtOnce, the execution id of the previous claim in the transaction
+	Previous  string // with AtOnce, the execution id of the previous claim in the transaction, for Reclaim
 }
 
 func (c *Claim) Queue(trip *roundtrip.Trip) {

@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// sqlc.yaml names these functions as conversions. The generated code calls them to encode
-// parameters of requests and to decode columns.
+// The generated code calls these functions to encode parameters and to decode columns. sqlc.yaml
+// says where.
 
 // orNull returns nil, which is NULL, for an empty text.
 func orNull(text string) *string {

@@ -9,7 +9,7 @@ import (
 // Key is the idempotency key of one call, with the execution id and the options of the call. NewKey
 // returns a Key.
 type Key struct {
-	ExecutionID string // the execution id of the call
+	ExecutionID string
 	Lock        int64
 
 	scope, key  string
@@ -30,15 +30,17 @@ func (k *Key) Of(executionID string) Key {
 	return of
 }
 
-// Beside returns another key in the same scope. Its claims take no advisory lock.
+// Beside returns another key in the same scope. Claims of the new key take no advisory lock: see
+// UseLock.
 func (k *Key) Beside(key string, hash [32]byte, executionID string, ttl time.Duration) Key {
 	beside := NewKey(k.scope, key, hash, executionID, ttl)
 	beside.UseLock(nil)
 	return beside
 }
 
-// UseLock sets the advisory lock that claims of the key take. If lock is nil, claims take no lock.
-// The guarantees do not depend on the lock.
+// UseLock sets the advisory lock that claims of the key take. With the lock, a claim fails at once
+// while another transaction holds the key. If lock is nil, the claim may wait for that transaction.
+// In both cases the primary key of idem.records allows only one claim.
 func (k *Key) UseLock(lock *int64) {
 	if k.withoutLock = lock == nil; !k.withoutLock {
 		k.Lock = *lock

@@ -22,8 +22,8 @@ type Messages struct {
 	hashes                 []byte
 }
 
-// NewMessages encodes n messages for statements. It calls get for each i from 0 to n-1, and get
-// returns the id and the hash of the message.
+// NewMessages encodes n messages for statements. It calls the function get for each i from 0 to
+// n-1, which returns the id and the hash of the message.
 func NewMessages(consumer string, n int, get func(i int) (MessageID, [32]byte)) *Messages {
 	m := &Messages{consumer: consumer, hashes: make([]byte, 0, n*32)}
 	var sources, ids strings.Builder

@@ -5,7 +5,6 @@ import "time"
 // OperationState is the state of an operation.
 type OperationState string
 
-// The states of an operation.
 const (
 	OperationRunning   OperationState = "running"
 	OperationParked    OperationState = "parked"
@@ -33,8 +32,8 @@ type At struct {
 	Pause  time.Duration // the time until the operation is due
 	Owner  int           // the instance that works on the operation; 0 if any process may claim the operation
 	Tries  int
-	Undos  int    // the number of undos of the call that was begun
-	Policy string // the policy of the call that was begun
+	Undos  int    // for a Call step that has begun: the number of undos of the step
+	Policy string // for a Call step or an UndoCall that has begun: its policy
 }
 
 // StepError is the last error of an operation. An attempt at a step or a run of the function has

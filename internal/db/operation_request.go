@@ -49,5 +49,5 @@ func (q *SendSignal) In(ctx context.Context, in interface {
 }
 
 // RefuseUnlessSealed makes the statement refuse the signal if the input of the operation is sealed.
-// Callers use it if they have no Sealer, and the value of the signal is not sealed.
+// Callers without a Sealer use it, because they cannot seal the value of the signal.
 func (q *SendSignal) RefuseUnlessSealed() { q.Unless = []byte(valueTag) }

@@ -42,8 +42,9 @@ func ReadHeaders(text string) (headers map[string]string, err error) {
 	return headers, nil
 }
 
-// Stream is the part of the outbox that one loop of a relay reads. The lanes are divided among Of
-// streams, and Number is one of these streams. Topics and Foreign select the topics of the relay.
+// Stream is the part of the outbox that one loop of a relay reads. The lanes (see Lanes) are
+// divided among Of streams, and Number says which of them this stream is. Topics and Foreign select
+// the topics of the relay.
 type Stream struct {
 	Number, Of int
 	Topics     []string // LIKE patterns of the topics of the relay; nil means all topics
@@ -53,7 +54,6 @@ type Stream struct {
 // every reports whether the stream selects all topics.
 func (s *Stream) every() bool { return s.Topics == nil && len(s.Foreign) == 0 }
 
-// topics returns the patterns in Topics as a Postgres array.
 func (s *Stream) topics() string {
 	if s.Topics == nil {
 		return array([]string{"%"})

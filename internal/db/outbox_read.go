@@ -10,10 +10,10 @@ import (
 // a retry.
 type ReadMessages struct {
 	Stream      Stream
-	Lows, Highs []int64  // the first and last positions of the gaps in which to read
+	Lows, Highs []int64  // the first and last positions of the gaps to read: ranges in which an earlier read found no message
 	After       int64    // the position after which to read, in addition to the gaps
 	Topics      []string // messages of these topics are read without Payload and Headers
-	Only        bool     // messages of all other topics are read without Payload and Headers instead
+	Only        bool     // reverses Topics: messages of all other topics are read without Payload and Headers
 	Room        int
 	Octets      int64
 

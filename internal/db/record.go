@@ -9,7 +9,6 @@ import (
 // State is the state of a record.
 type State string
 
-// The states of a record.
 const (
 	Processing State = "processing"
 	Completed  State = "completed"

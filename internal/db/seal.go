@@ -9,8 +9,8 @@ import (
 )
 
 // Sealer has the methods of idem.Sealer, which this package cannot use, because package idem
-// imports it. bound is additional authenticated data: Open fails unless it gets the same bound as
-// Seal.
+// imports package db. bound is additional authenticated data: Open fails unless it gets the same
+// bound as Seal.
 type Sealer interface {
 	Seal(plain, bound []byte) (keyID string, sealed []byte, err error)
 	Open(keyID string, sealed, bound []byte) ([]byte, error)

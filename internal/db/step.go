@@ -5,7 +5,6 @@ import "time"
 // StepOutcome is the recorded outcome of a step.
 type StepOutcome string
 
-// The outcomes of steps.
 const (
 	// StepBegun is the outcome of a call that has begun and whose result is not known. Only a call
 	// of operation.Parallel has a row with this outcome.

@@ -3,7 +3,6 @@ package db
 // StepKind is the kind of a step.
 type StepKind string
 
-// The kinds of steps.
 const (
 	TxStep      StepKind = "tx"
 	CallStep    StepKind = "call"

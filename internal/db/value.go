@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// valueTag is the beginning of a sealed input or value. It is followed by the length of the key's
-// id in one byte, the id, and the sealed bytes. Databases have sealed values, so this format must
-// not change. The results of BoundInput, BoundStep, BoundSignal and BoundError must not change
-// either.
+// valueTag is the beginning of a sealed input or value. It is followed by the length of the
+// encryption key's id in one byte, the id, and the sealed bytes. Databases have sealed values, so
+// this format must not change. The results of BoundInput, BoundStep, BoundSignal and BoundError
+// must not change either.
 const valueTag = "idem.sealed/1\n"
 
 // SealValue returns the stored form of an input or a value. A sealed value is bound to its place in

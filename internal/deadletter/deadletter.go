@@ -38,8 +38,8 @@ const listPage = 100 // how many dead letters List reads in one query
 
 // List iterates over the dead letters that match a filter, the third parameter, in the order of
 // their names. An empty field of the filter matches all dead letters. The letters have no contents.
-// List yields what read returns for a letter. After an error it yields what hint returns for the
-// error, and ends.
+// List yields the result of the function read for each letter. After an error it yields the result
+// of the function hint, and ends.
 func List[D any](
 	ctx context.Context, pool *pgxpool.Pool, only Name, read func(*Letter) D, hint func(error) error,
 ) iter.Seq2[D, error] {
@@ -61,7 +61,6 @@ func List[D any](
 	}
 }
 
-// Show returns a dead letter.
 func Show(ctx context.Context, pool *pgxpool.Pool, name Name) (Letter, error) {
 	read := db.ShowDeadLetter{Name: name}
 	if err := engine(pool).Query(ctx, &read); err != nil {
@@ -79,8 +78,9 @@ func Drop(ctx context.Context, pool *pgxpool.Pool, name Name) error {
 	return remove(ctx, pool, name, audit.Note(ctx, db.Drop, "deleted"), func(pgx.Tx, Letter) error { return nil })
 }
 
-// Redrive deletes a dead letter. In the same transaction f makes the message of the dead letter
-// deliverable again, and the action is stored in idem.audit. If f fails, the dead letter stays.
+// Redrive deletes a dead letter. In the same transaction the function f makes the message of the
+// dead letter deliverable again, and the action is stored in idem.audit. If f fails, the dead
+// letter stays.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, name Name, f func(tx pgx.Tx, letter Letter) error) error {
 	return remove(ctx, pool, name, audit.Note(ctx, db.Redrive, "to be tried again"), f)
 }
@@ -104,8 +104,8 @@ func remove(
 }
 
 // Change runs a transaction. It first sends request, which sets found if the dead letter exists. If
-// the dead letter does not exist, Change returns ErrNotFound. Otherwise Change calls end, which
-// commits. After a serialization failure it runs the transaction again.
+// the dead letter does not exist, Change returns ErrNotFound. Otherwise Change calls the function
+// end, which commits. After a serialization failure it runs the transaction again.
 func Change(
 	ctx context.Context, pool *pgxpool.Pool, request txn.Request, found *bool, end func(tx *txn.Tx) error,
 ) error {

@@ -39,9 +39,9 @@ type Flight[K comparable, V any] struct {
 	note       string
 }
 
-// Join returns the flight of key. If key has no flight, Join registers own as its flight, and the
-// caller becomes the leader, which must call Finish or Abandon, even if it panics. Otherwise the
-// caller becomes a follower, which must call Wait or Leave.
+// Join returns the flight of key. If key has no flight, Join registers the parameter own as the
+// flight, and the caller becomes the leader, which must call Finish or Abandon, even if it panics.
+// Otherwise the caller becomes a follower, which must call Wait or Leave.
 func (g *Group[K, V]) Join(key K, own *Flight[K, V]) (f *Flight[K, V], leads bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,7 +147,6 @@ func (f *Flight[K, V]) leave(leads bool) {
 // Ending is the result of a follower's wait.
 type Ending int
 
-// The endings of a wait.
 const (
 	Answered Ending = iota // the leader has finished with a value
 	Leading                // the caller is the leader now: it must call Finish or Abandon
@@ -180,8 +179,8 @@ func (f *Flight[K, V]) isStuck() bool { return f.group.Stuck == nil || f.group.S
 
 func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration) Ending {
 	// If the follower wants to wait, busy stays nil, so that the select never receives from it, and
-	// the timer expires once, at the end of the wait. If the follower does not want to wait, the
-	// timer expires every lookPause.
+	// the timer expires once, at the end of the wait. Otherwise the timer expires every lookPause,
+	// and the follower checks whether it must give up: see lookPause.
 	patient := remaining > 0
 	var busy chan struct{}
 	if !patient {

@@ -43,7 +43,8 @@ func Up(ctx context.Context, db *sql.DB, files fs.FS) ([]Migration, error) {
 
 const insufficientPrivilege = "42501"
 
-// explained adds to an error of a missing privilege which privileges a role needs to migrate.
+// explained returns err. If a privilege is missing, it adds which privileges a role needs to
+// migrate.
 func explained(err error) error {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == insufficientPrivilege {
 		return fmt.Errorf("%w: to migrate, a role needs CREATE on the database and on schema public; to find out that nothing is missing, "+
@@ -105,7 +106,7 @@ func Status(ctx context.Context, db *sql.DB, files fs.FS) ([]Migration, error) {
 	if err != nil {
 		return nil, err
 	}
-	var begun bool // if its table is missing, goose would create it
+	var begun bool // whether the version table exists: goose would create it, and Status must not write
 	if err := db.QueryRowContext(ctx, "SELECT pg_catalog.to_regclass('"+versionTable+"') IS NOT NULL").Scan(&begun); err != nil {
 		return nil, err
 	}
@@ -158,7 +159,7 @@ const (
 	lease     = 15 * time.Second
 	heartbeat = 3 * time.Second
 	askEvery  = 100 * time.Millisecond
-	askTimes  = 3000 // five minutes
+	askTimes  = 3000 // with askEvery: five minutes
 	freeTimes = 300
 )
 

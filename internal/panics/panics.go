@@ -40,7 +40,7 @@ func Try(f func() error) (err error) {
 	return f()
 }
 
-// Run calls f and logs a panic of f. The log message is what, followed by "has panicked".
+// Run calls f and logs a panic of f. The parameter what names f in the log message.
 func Run(logger *slog.Logger, what string, f func()) {
 	err := Try(func() error {
 		f()

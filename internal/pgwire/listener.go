@@ -17,8 +17,8 @@ type Listener struct {
 	err    error
 }
 
-// Listen starts a listener, which calls serve for each connection and closes the connection when
-// serve returns.
+// Listen starts a listener, which calls the function serve for each connection and closes the
+// connection when serve returns.
 func Listen(serve func(l *Listener, client net.Conn)) (*Listener, error) {
 	tcp, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package pgwire has the code that the proxies of this repository share. It handles the framing of
-// PostgreSQL's protocol and the first packets of a connection. Its Listener closes all its
-// connections when it is closed. The bodies of messages are decoded with pgproto3.
+// PostgreSQL's protocol and the first packets of a connection. Closing a Listener also closes its
+// connections. The bodies of messages are decoded with pgproto3.
 package pgwire
 
 import (
@@ -104,7 +104,8 @@ func (r *Reader) Buffered() bool { return r.src.Buffered() > 0 }
 // Rest returns the bytes of an incomplete message. Call it after an error of Next.
 func (r *Reader) Rest() []byte { return r.buf }
 
-// size returns the size of a message, including its header, which is head.
+// size returns the size of the message that begins with the header head. The size includes the
+// header.
 func size(head []byte) (int, error) {
 	length := int64(binary.BigEndian.Uint32(head[1:]))
 	if length < 4 || length > 1<<30 {

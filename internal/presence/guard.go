@@ -26,8 +26,8 @@ const (
 	guardLists   = time.Second           // the time between two looks for due operations and owners
 	ownerMemory  = 30 * time.Second      // how long an owner is watched after it was last seen to own an operation
 	guardLimit   = 5 * time.Second       // the timeout of one look; if a look fails, the guard resigns
-	idleFactor   = 4                     // without a guard: the seconds between two looks of all processes together
-	maxIdlePause = 5 * time.Minute       // without a guard: the maximum time between two looks of one process
+	idleFactor   = 4                     // with n processes, each Worker also looks by itself every n*idleFactor seconds, in case the guards fail
+	maxIdlePause = 5 * time.Minute       // the maximum of that time
 )
 
 // guard is the role of a session as one of the guards, or as a candidate.
@@ -75,7 +75,6 @@ func (g *guard) resign() {
 	g.resigned = true
 }
 
-// setOwners sets the instances to watch and the number of processes.
 func (g *guard) setOwners(owners []int, processes int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,7 +86,6 @@ func (g *guard) setOwners(owners []int, processes int) {
 	maps.DeleteFunc(g.owners, func(_ int, seen time.Time) bool { return now.Sub(seen) > ownerMemory })
 }
 
-// handleNotification handles a notification that a guard has sent.
 func (g *guard) handleNotification(names string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,9 +106,9 @@ func (g *guard) wakeWorkers() {
 	}
 }
 
-// idlePause returns how long a process waits between two looks for due operations. A process looks
-// even if there is a guard, in case the guard fails. The pause grows with the number of processes.
-// If that number is unknown, the pause is unit, which stands for a second.
+// idlePause returns the time between two looks of a Worker by itself: unit*idleFactor for each
+// process, up to maxIdlePause, with some jitter. If the number of processes is unknown, the time is
+// unit.
 func (g *guard) idlePause(unit time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

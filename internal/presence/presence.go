@@ -147,9 +147,9 @@ func Adopt(ctx context.Context, engine *txn.Engine) (*Instance, error) {
 // Retain counts one more user of the instance. The caller must call Release once more.
 func (i *Instance) Retain() { i.presence.use(1) }
 
-// IdlePause returns how long this process waits between two looks for due operations. The process
-// looks even if there is a guard, in case the guard fails. unit stands for a second. Without a
-// session IdlePause reports false.
+// IdlePause returns how long the Worker of this process waits between two looks for due operations.
+// The Worker looks in case the guards fail. The pause grows with unit and with the number of
+// processes. Without a session IdlePause reports false.
 func (i *Instance) IdlePause(unit time.Duration) (time.Duration, bool) {
 	g := i.guard()
 	if g == nil {
@@ -217,7 +217,6 @@ func (p *presence) get(ctx context.Context) (*Instance, error) {
 	return i, nil
 }
 
-// leased returns a new instance with the lease l.
 func (p *presence) leased(l *lease) *Instance {
 	i := newInstance(p, l.instance, l)
 	l.session = i.session
@@ -379,8 +378,8 @@ func (i *Instance) lookIsDue() bool {
 	return true
 }
 
-// Enter adds an operation to the list of operations in progress. When the instance is lost, it
-// calls cancel. If the instance is lost already, Enter reports false.
+// Enter adds an operation to the list of operations in progress. The function cancel is called when
+// the instance is lost. If the instance is lost already, Enter reports false.
 func (i *Instance) Enter(operation string, cancel context.CancelCauseFunc) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -392,7 +391,7 @@ func (i *Instance) Enter(operation string, cancel context.CancelCauseFunc) bool 
 }
 
 // WithClaimLock runs f while no other goroutine of this process claims operations. releaseLeaked
-// also waits, because the list and the database differ during a claim.
+// also waits, because the list of operations in progress and the database differ during a claim.
 func (i *Instance) WithClaimLock(ctx context.Context, f func() error) error {
 	select {
 	case <-i.claimLock:
@@ -403,8 +402,8 @@ func (i *Instance) WithClaimLock(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// Reserve adds an operation to the list before the operation is claimed. It reports false if the
-// operation is on the list already.
+// Reserve adds an operation to the list of operations in progress before the claim. It reports
+// false if the operation is on the list already.
 func (i *Instance) Reserve(operation string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -415,29 +414,28 @@ func (i *Instance) Reserve(operation string) bool {
 	return true
 }
 
-// Leave removes an operation from the list.
+// Leave removes an operation from the list of operations in progress.
 func (i *Instance) Leave(operation string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.running, operation)
 }
 
-// LeaveUnreleased removes an operation from the list although this instance may still own it
-// according to the database. releaseLeaked releases the operation later.
+// LeaveUnreleased removes an operation from the list of operations in progress, although this
+// instance may still own it according to the database. releaseLeaked releases the operation later.
 func (i *Instance) LeaveUnreleased(operation string) {
 	i.Leave(operation)
 	i.Leak()
 }
 
 // Leak makes releaseLeaked look for operations soon, because this instance may own operations that
-// are not on its list.
+// are not on its list of operations in progress.
 func (i *Instance) Leak() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.looksLeft = leakLooks
 }
 
-// isBusy reports whether operations are in progress.
 func (i *Instance) isBusy() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -40,7 +40,7 @@ func openSession(ctx context.Context, pool *pgxpool.Pool, instance int) (*watche
 // closing the connection. An idle session need not send statements for this. The request
 // AppearInSession turns on keepalive at the server.
 func keepAlive(conn net.Conn) {
-	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
+	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // a TLS connection wraps the TCP connection
 		conn = wrapped.NetConn()
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
@@ -48,7 +48,7 @@ func keepAlive(conn net.Conn) {
 	}
 }
 
-// keep watches the connection until it is lost, or done is closed.
+// keep watches the connection until the connection is lost or done is closed.
 func (s *watched) keep(done <-chan struct{}) (next visibility) {
 	defer s.Close()
 	ctx, cancel := context.WithCancel(context.Background())

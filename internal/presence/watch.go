@@ -103,8 +103,8 @@ func (l *guardLoop) find(ctx context.Context, g *guard, seen, last *db.WatchRow)
 }
 
 // unclaimed wakes the Worker if the Worker can claim due operations. It returns the names of due
-// operations that other processes should claim. The Worker has no definition or no room for these
-// names, or an operation of the name was already due at the last look.
+// operations that other processes should claim. A name is returned if the Worker lacks its
+// definition or has no room, or if the name was already due at the last look.
 func (l *guardLoop) unclaimed(seen, last *db.WatchRow) string {
 	if seen.More {
 		poke(l.worker.due)
@@ -157,8 +157,8 @@ type Watcher struct {
 	full  atomic.Bool            // the Worker has no room
 }
 
-// NewWatcher returns the Watcher of a Worker. knows reports whether the Worker has the definition
-// of a given name.
+// NewWatcher returns the Watcher of a Worker. The function knows reports whether the Worker has the
+// definition of a given name.
 func NewWatcher(knows func(name string) bool) *Watcher {
 	return &Watcher{due: make(chan struct{}, 1), watch: make(chan struct{}, 1), knows: knows}
 }
@@ -199,7 +199,6 @@ const (
 	maxNotification = 7900
 )
 
-// handleNotification handles a notification that a guard has sent.
 func (s *Watcher) handleNotification(names string) {
 	switch {
 	case names == guardWanted, names == busyAgain:

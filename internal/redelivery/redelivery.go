@@ -1,9 +1,8 @@
-// Package redelivery passes the IDs of messages that may be redeliveries from a relay to a
-// Publisher of this module.
+// Package redelivery passes IDs from a relay to a Publisher of this module: the IDs of messages
+// that a Publisher may have got before.
 //
-// A relay marks each message that it has passed to a Publisher before. The earlier call of the
-// Publisher may have ended the process because of the message. A Publisher can therefore handle a
-// marked message apart from the others.
+// Such a message may have crashed the process in the earlier call of a Publisher. The Publisher can
+// therefore handle it apart from other messages.
 package redelivery
 
 import "context"

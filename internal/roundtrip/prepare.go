@@ -41,7 +41,7 @@ func execMode(conn *pgx.Conn) pgx.QueryExecMode {
 	if mode, ok := data[modeOfConn].(pgx.QueryExecMode); ok {
 		return mode
 	}
-	mode := conn.Config().DefaultQueryExecMode // copies a large struct
+	mode := conn.Config().DefaultQueryExecMode // Config copies a large struct, so the mode is stored below
 	data[modeOfConn] = mode
 	return mode
 }

@@ -31,7 +31,6 @@ func (r *Row) take() (value []byte, isBinary bool) {
 	return value, isBinary
 }
 
-// Skip skips a value.
 func (r *Row) Skip() { r.take() }
 
 // Text reads the next value as a string. If the value equals one of expected, Text returns that

@@ -21,17 +21,18 @@ type Statement struct {
 	Name string
 
 	// Replan makes a connection prepare the statement again from time to time. Set it for a
-	// statement that has more than one possible plan. Otherwise Postgres keeps a generic plan that
-	// it made when the table was small until the next ANALYZE, even if the table grows.
+	// statement that has more than one possible plan. Otherwise Postgres keeps its generic plan
+	// until the next ANALYZE, even if the table was small when it made the plan and has grown
+	// since.
 	Replan bool
 
 	formats []int16
 	simple  string // SQL for the simple protocol
 }
 
-// moments rewrites SQL for the simple protocol, in which results are text. It replaces the SQL
-// comments around each timestamp in a result by a function call. The text that this call returns
-// does not depend on the settings of the session.
+// moments rewrites SQL for the simple protocol, in which the server returns text. The text of a
+// timestamp depends on the settings of the session. So the two SQL comments around a timestamp
+// column become a call of timestamptz_send, and Row.Time decodes the bytea that the call returns.
 var moments = strings.NewReplacer("/*moment*/", "pg_catalog.timestamptz_send(", "/**/", ")::pg_catalog.bytea")
 
 // Param is the format of a parameter.

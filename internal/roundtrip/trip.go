@@ -85,7 +85,6 @@ func (t *Trip) addSimple(sql string) {
 	t.simple.WriteString(sql)
 }
 
-// Send sends the statements.
 func (t *Trip) Send(ctx context.Context) {
 	if t.mode == pgx.QueryExecModeSimpleProtocol {
 		t.results = t.conn.PgConn().Exec(ctx, t.simple.String())

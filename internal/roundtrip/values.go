@@ -15,7 +15,6 @@ type Values struct {
 	textRoom [256]byte
 }
 
-// reset empties the list for another statement.
 func (v *Values) reset() {
 	if v.text == nil { // an empty value must not be nil, because nil means NULL
 		v.list, v.text = v.listRoom[:0], v.textRoom[:0]
@@ -32,7 +31,6 @@ func (v *Values) add(start int) {
 	v.list = append(v.list, v.text[start:end:end])
 }
 
-// Text adds a string.
 func (v *Values) Text(s string) {
 	start := len(v.text)
 	v.text = append(v.text, s...)
@@ -42,17 +40,14 @@ func (v *Values) Text(s string) {
 // Bytes adds a bytea, or NULL if b is nil.
 func (v *Values) Bytes(b []byte) { v.list = append(v.list, b) }
 
-// Int adds a number.
 func (v *Values) Int(n int) { v.Int64(int64(n)) }
 
-// Int64 adds a number.
 func (v *Values) Int64(n int64) {
 	start := len(v.text)
 	v.text = strconv.AppendInt(v.text, n, 10)
 	v.add(start)
 }
 
-// Bool adds a boolean.
 func (v *Values) Bool(b bool) {
 	start := len(v.text)
 	v.text = strconv.AppendBool(v.text, b)

@@ -1,6 +1,7 @@
-// Package session shows that a process is alive. A session is a connection outside the pool, on
-// which the process has an advisory lock on its number. The server releases the lock when it
-// notices that the process is gone. If the process was killed, the server notices this at once.
+// Package session shows that a process is alive. A session is a connection outside the pool, in
+// which the process holds an advisory lock on a number of its own. The server releases the lock
+// when it notices that the process is gone. If the process was killed, the server notices this at
+// once.
 package session
 
 import (
@@ -41,8 +42,9 @@ func IsDenied(err error) bool {
 
 const dialLimit = 10 * time.Second
 
-// Open connects to the database of pool, outside the pool. It sends the request that appearance
-// returns, which takes the lock of the given instance. If instance is 0, Open takes a new number.
+// Open connects to the database of pool, outside the pool. It sends the request that the function
+// appearance returns, which takes the lock of the given instance. If instance is 0, Open takes a
+// new number.
 func Open(ctx context.Context, pool *pgxpool.Pool, instance int, appearance func(instance int) Appearance) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()

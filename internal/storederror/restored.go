@@ -64,7 +64,6 @@ func (e *restored) As(target any) bool {
 	return false
 }
 
-// decode returns the error decoded into the given type.
 func (l *link) decode(as reflect.Type) (reflect.Value, bool) {
 	decoded := reflect.New(as)
 	if l.Value == nil || decodeJSON(l.Value, decoded.Interface()) != nil {

@@ -152,8 +152,8 @@ func jsonOf(err error) (value []byte) {
 	return value
 }
 
-// shortened returns an error of the server with its long texts truncated, so that its code is
-// always stored.
+// shortened returns an error of the server with its long texts truncated, so that its JSON, with
+// the SQLSTATE, is short enough to be stored.
 func shortened(err error) error {
 	from, ok := err.(*pgconn.PgError)
 	if !ok || from == nil {

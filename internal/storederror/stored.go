@@ -80,9 +80,9 @@ func bounded(chain []link) []link {
 	return chain
 }
 
-// Decode returns the stored error. If the error was final, the result is what final returns for it.
-// If the error was a rejection, the result wraps what reject returns for the stored response. The
-// second result says why the stored error cannot be restored.
+// Decode returns the stored error. If the error was final, the result is what the function final
+// returns for it. If the error was a rejection, the result wraps what the function reject returns
+// for the stored response. The second result says why the stored error cannot be restored.
 func (k Set) Decode(text []byte, final func(error) error, reject func(bridge.Response) error) (error, error) {
 	var f stored
 	if err := json.Unmarshal(text, &f); err != nil {
@@ -105,7 +105,7 @@ func (k Set) Decode(text []byte, final func(error) error, reject func(bridge.Res
 	}
 	err := error(r)
 	if len(f.Chain) == 1 && len(r.known) == 1 && f.Chain[0].Text == f.Text && f.Reject == nil {
-		err = r.known[0] // a known error that was not wrapped
+		err = r.known[0] // the step has returned a known error without wrapping it
 	}
 	if f.Final {
 		err = final(err)
