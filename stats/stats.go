@@ -71,23 +71,24 @@ func Read(ctx context.Context, db DB) (Stats, error) {
 
 	// In a transaction a refused statement makes all later statements fail. So after a refusal the
 	// later statements are not sent, and their figures are unknown for the same reason.
+	_, inTx := db.(pgx.Tx)
 	sweeps, err := statsdb.Sweeps(ctx, db)
 	if s.Purge.Sweeps, err = newSweeps(sweeps, s.ReadAt, err); err != nil {
 		return Stats{}, err
 	}
-	if s.Operations = unknown[Operations](s.Purge.Sweeps.Note); s.Purge.Sweeps.Known() {
+	if s.Operations = unknown[Operations](s.Purge.Sweeps.Note); !inTx || s.Purge.Sweeps.Known() {
 		row, err := statsdb.Operations(ctx, db)
 		if s.Operations, err = newOperations(row, err); err != nil {
 			return Stats{}, err
 		}
 	}
-	if s.Messages = unknown[Messages](s.Operations.Note); s.Operations.Known() {
+	if s.Messages = unknown[Messages](s.Operations.Note); !inTx || s.Operations.Known() {
 		row, err := statsdb.Messages(ctx, db, MaxCount)
 		if s.Messages, err = newMessages(row, err); err != nil {
 			return Stats{}, err
 		}
 	}
-	if s.Acts = unknown[[]ActCount](s.Messages.Note); s.Messages.Known() {
+	if s.Acts = unknown[[]ActCount](s.Messages.Note); !inTx || s.Messages.Known() {
 		rows, err := statsdb.Acts(ctx, db, MaxCount)
 		if s.Acts, err = newActs(rows, err); err != nil {
 			return Stats{}, err

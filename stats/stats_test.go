@@ -320,7 +320,7 @@ func TestRead_CountsMessages(t *testing.T) {
 	}
 }
 
-func TestRead_MessagesAreUnknownWithoutPrivilege(t *testing.T) {
+func TestRead_WithoutPrivileges(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	conn, err := pool.Acquire(t.Context())
@@ -329,12 +329,20 @@ func TestRead_MessagesAreUnknownWithoutPrivilege(t *testing.T) {
 	}
 	defer conn.Release()
 	exec(t, conn, "grant usage on schema idem to pg_signal_backend")
-	exec(t, conn, "grant select on idem.sweeps, idem.operations, idem.leases to pg_signal_backend")
+	exec(t, conn, "grant select on idem.operations, idem.leases, idem.audit to pg_signal_backend")
 	exec(t, conn, "set role pg_signal_backend")
 	defer exec(t, conn, "reset role")
 	v := read(t, conn)
-	if !v.Operations.Known() || v.Messages.Known() || !strings.Contains(v.Messages.Note, "may not read idem.outbox") {
-		t.Errorf("%+v, %+v", v.Operations, v.Messages)
+	if v.Purge.Sweeps.Known() || !v.Operations.Known() || v.Messages.Known() || !v.Acts.Known() || !strings.Contains(v.Messages.Note, "may not read idem.outbox") {
+		t.Errorf("%+v, %+v, %+v, %+v", v.Purge.Sweeps, v.Operations, v.Messages, v.Acts)
+	}
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	if v := read(t, tx); v.Operations.Known() || !strings.Contains(v.Operations.Note, "may not read idem.sweeps") {
+		t.Errorf("in a transaction: %+v", v.Operations)
 	}
 }
 
