@@ -150,8 +150,8 @@ func TestRead_WorksWithoutAnyPrivilege(t *testing.T) {
 		}{
 			"expired":        {v.Records.Expired.Known(), v.Records.Expired.Note, "may not read idem.records"},
 			"oldest expired": {v.Records.OldestExpired.Known(), v.Records.OldestExpired.Note, "may not read idem.records"},
-			"operations":     {v.Operations.Known(), v.Operations.Note, "may not read idem.sweeps"},
-			"messages":       {v.Messages.Known(), v.Messages.Note, "may not read idem.sweeps"},
+			"operations":     {v.Operations.Known(), v.Operations.Note, "may not read idem.operations"},
+			"messages":       {v.Messages.Known(), v.Messages.Note, "may not read idem.outbox"},
 			"sweeps":         {v.Purge.Sweeps.Known(), v.Purge.Sweeps.Note, "may not read idem.sweeps"},
 			"purge lag":      {v.Purge.Lag.Known(), v.Purge.Lag.Note, "may not read idem.sweeps"},
 			"purge speed":    {v.Purge.Rate.Known(), v.Purge.Rate.Note, "may not read idem.sweeps"},
