@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -302,3 +303,138 @@ func (w *work) holdTurn(t *turn) {
 	w.turn = t
 	time.AfterFunc(suspectLimit, t.end)
 }
+
+// journal is the recorded state of an operation. It is loaded when a process claims the operation,
+// and each commit of a run adds to it.
+type journal struct {
+	rows     map[int]db.Step    // the rows of the operation by position; the steps of the function come first, from 1 and without gaps
+	steps    int                // the number of steps of the function
+	undos    map[string]db.Step // the rows of undos that were begun or done, by their names: see undoName
+	end      *db.Step           // the row of the error or rejection in which the operation ends; nil if there is none
+	last     int                // the highest position of all rows
+	resolved map[int]bool       // the positions of steps whose value a person has given
+
+	undoing        bool // the decision to undo the operation is recorded
+	canceled       bool
+	withoutCalling bool // the operation was canceled WithoutCalling: no call in doubt is repeated
+	withoutCode    bool // the operation was canceled WithoutCode: recorded steps that the code does not ask for are skipped
+	runs           int  // the number of runs since the last progress, or since Cancel
+	replays        bool // the journal is a history of Replay: no step may be executed
+}
+
+func newJournal(rows []db.Step) journal {
+	j := journal{rows: make(map[int]db.Step, len(rows)), undos: map[string]db.Step{}, resolved: map[int]bool{}}
+	for _, s := range rows {
+		if s.Outcome == db.StepResolved {
+			s.Outcome = db.StepDone
+			j.resolved[s.Seq] = true
+		}
+		j.add(s)
+	}
+	return j
+}
+
+// add adds the row s, or replaces the row at the position of s.
+func (j *journal) add(s db.Step) {
+	j.rows[s.Seq] = s
+	j.last = max(j.last, s.Seq)
+	switch s.Kind {
+	case db.UndoStep:
+		j.undos[s.Name] = s
+	case db.EndStep:
+		j.end = &s
+	default:
+		j.steps = max(j.steps, s.Seq)
+	}
+}
+
+// unwinding reports whether the operation is being undone. The function then stops after its last
+// recorded step, and the undos of the done steps run.
+func (j *journal) unwinding() bool { return j.undoing || j.canceled }
+
+// recordedAfter returns the first recorded step after a position, or nil if there is none. While
+// the operation is being undone, recordedAfter skips calls that were never sent.
+func (j *journal) recordedAfter(seq int) *db.Step {
+	for seq++; seq <= j.steps; seq++ {
+		if s := j.rows[seq]; s.Outcome != db.StepNotSent || !j.unwinding() {
+			return &s
+		}
+	}
+	return nil
+}
+
+// undosChanged reports whether the running code lacks the recorded undos of the step s. The
+// parameter undos is the number of undos that the code has for s. The code must have at least the
+// recorded number. Once an undo of s or of an earlier step has begun, the code must have exactly
+// the recorded number.
+func (j *journal) undosChanged(s *db.Step, undos int) bool {
+	return s.Outcome == db.StepDone && (undos < s.Undos || undos > s.Undos && j.reachedByUndos(s.Seq))
+}
+
+// reachedByUndos reports whether an undo of the step at a position, or of an earlier step, has
+// begun. The undos of a step run in reverse order, so the last undo of the step begins first.
+func (j *journal) reachedByUndos(seq int) bool {
+	for ; seq > 0; seq-- {
+		s := j.rows[seq]
+		if _, begun := j.undos[undoName(s.Name, s.Undos-1)]; begun && s.Undos > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// undoName returns the name of the row of an undo. step is the step that is undone. index, from 0,
+// is the position of the undo among the undos of the step.
+func undoName(step string, index int) string {
+	if index == 0 {
+		return step
+	}
+	return fmt.Sprintf("%s##%d", step, index+1)
+}
+
+// splitUndoName returns the arguments of undoName from its result.
+func splitUndoName(name string) (step string, index int) {
+	step, number, numbered := strings.Cut(name, "##")
+	if numbered {
+		_, _ = fmt.Sscan(number, &index)
+		index--
+	}
+	return step, index
+}
+
+// undoPlan reads the rows of an operation. It returns two lists of steps: undos has the steps whose
+// undos are still to run, in the order of running. kept has the done steps that have no undo.
+func undoPlan(rows []db.Step) (undos, kept []string) {
+	undone := map[string]bool{}
+	for _, s := range rows {
+		if s.Kind == db.UndoStep && s.Outcome == db.StepDone {
+			undone[s.Name] = true
+		}
+	}
+	for i := len(rows) - 1; i >= 0; i-- {
+		s := &rows[i]
+		done := s.Outcome == db.StepDone || s.Outcome == db.StepResolved
+		if !done || s.Kind != db.TxStep && s.Kind != db.CallStep && s.Kind != db.ChildStep {
+			continue
+		}
+		if s.Undos == 0 {
+			kept = append([]string{s.Name}, kept...)
+		}
+		for index := s.Undos - 1; index >= 0; index-- {
+			if !undone[undoName(s.Name, index)] {
+				undos = append(undos, s.Name)
+			}
+		}
+	}
+	return undos, kept
+}
+
+// clock converts times of the database's clock to times of this process's clock.
+type clock struct {
+	loadedAt time.Time // when the journal was read, by the database's clock
+	loaded   time.Time // when the journal was read, by the clock of this process
+}
+
+// local converts a time of the database's clock to the clock of this process. The result has a
+// monotonic reading, so later changes of the wall clock do not matter.
+func (c clock) local(moment time.Time) time.Time { return c.loaded.Add(moment.Sub(c.loadedAt)) }

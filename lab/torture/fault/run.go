@@ -5,6 +5,9 @@
 // time limit, is healed by the code that injected it, and is logged as an [Event]. When Run
 // returns, everything works again.
 //
+// To add a fault, add its name to name.go, and its kind to the list in connection.go, point.go,
+// server.go or, for a fault of a worker process, in this file.
+//
 // A [Leg] is a scenario that needs a cluster of its own: a failover, a disk that is full or fails,
 // a power loss, a clock that jumps.
 package fault

@@ -4,6 +4,9 @@
 // Checks only read. Each check runs in a transaction of its own with a short statement timeout, so
 // that the doctor adds little load to a server in trouble. A check that cannot run reports a
 // finding of level Unknown, with the privilege or the step that is missing.
+//
+// To add a check, add it to the list at the top of server.go, schema.go, access.go, session.go,
+// table.go or messages.go, and to docs/cli.md.
 package doctor
 
 import (
