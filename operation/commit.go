@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -379,38 +380,53 @@ const releaseLimit = 5 * time.Second
 const outcomesLimit = 15 * time.Second
 
 // outcomesInMemory has the outcomes of calls that this process could not record yet.
-var outcomesInMemory = memory{outcomes: map[string]map[int]db.Step{}}
+var outcomesInMemory = memory{kept: map[string]keptOutcomes{}}
 
-// memory stores outcomes of calls in this process, for at most maxInMemory operations. The keys of
-// the map are the ids of the operations.
+// memory has outcomes of calls by the ids of at most maxInMemory operations.
 type memory struct {
-	mu       sync.Mutex
-	outcomes map[string]map[int]db.Step
+	mu   sync.Mutex
+	kept map[string]keptOutcomes
 }
 
 const maxInMemory = 1000
 
-func (m *memory) put(operation string, outcomes map[int]db.Step) {
+// keptOutcomes are outcomes by the positions of their calls, from a run in the given epoch.
+type keptOutcomes struct {
+	epoch    int
+	outcomes map[int]db.Step
+}
+
+func (m *memory) put(operation string, epoch int, outcomes map[int]db.Step) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.outcomes[operation] = outcomes
-	for other := range m.outcomes {
-		if len(m.outcomes) <= maxInMemory {
+	m.kept[operation] = keptOutcomes{epoch, outcomes}
+	for other := range m.kept {
+		if len(m.kept) <= maxInMemory {
 			break
 		}
 		if other != operation {
-			delete(m.outcomes, other)
+			delete(m.kept, other)
 		}
 	}
 }
 
-// take removes and returns the outcomes of an operation. It returns nil if there are none.
-func (m *memory) take(operation string) map[int]db.Step {
+// take removes and returns the outcomes of an operation, for a run in the given epoch. It returns
+// nil if there are none.
+func (m *memory) take(operation string, epoch int) map[int]db.Step {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	outcomes := m.outcomes[operation]
-	delete(m.outcomes, operation)
-	return outcomes
+	kept := m.kept[operation]
+	delete(m.kept, operation)
+	if epoch != kept.epoch+1 {
+		dropFailures(kept.outcomes)
+	}
+	return kept.outcomes
+}
+
+// dropFailures removes the outcomes of calls that have failed. It is called if another process may
+// have had the operation since: an attempt of that process may have succeeded.
+func dropFailures(outcomes map[int]db.Step) {
+	maps.DeleteFunc(outcomes, func(_ int, s db.Step) bool { return s.Outcome == db.StepFailed })
 }
 
 // recordOutcomes commits the outcomes of calls that are not recorded yet, and nothing else of the
@@ -430,7 +446,7 @@ func (w *work) recordOutcomes(at db.At) {
 	for pause := txn.RetryPause; ; {
 		op := &Op{work: w, ctx: ctx, cancel: func(error) {}, pending: outcomes}
 		if op.commit(c) == nil {
-			outcomesInMemory.take(w.operation)
+			outcomesInMemory.take(w.operation, 0)
 			return
 		}
 		op.rollBack(nil)
@@ -476,6 +492,6 @@ func (w *work) positionAfter(outcomes []db.RecordStep, at db.At) db.At {
 // process.
 func (w *work) keepInMemory() {
 	if len(w.unrecorded) > 0 {
-		outcomesInMemory.put(w.operation, w.unrecorded)
+		outcomesInMemory.put(w.operation, w.epoch, w.unrecorded)
 	}
 }

@@ -175,37 +175,49 @@ func TestResolve_OfOneCallLeavesAnotherInDoubt(t *testing.T) {
 	}
 }
 
-// A process that is cut off from the database fails a call in its memory. Another process records the
-// call as done. The record wins.
-func TestCall_RecordOverridesMemory(t *testing.T) {
+// A process that is cut off from the database fails a call in its memory. Meanwhile another process
+// records the call as done, or makes the call and dies. The call has not failed.
+func TestCall_OtherProcessOverridesMemory(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	proxy := pgtest.Proxy(t, s.dsn)
-	d := define(func(op *operation.Op) error {
-		if err := outsideStep(op, "before"); err != nil {
-			return err
-		}
-		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (string, error) {
-			proxy.Refuse(pgproxy.Reset)
-			proxy.Cut(pgproxy.Reset)
-			return "", operation.Final(operation.NotSent(errors.New("no credentials")))
+	for name, other := range map[string]string{
+		"recorded": `with step as (insert into idem.steps (operation_id, seq, kind, name, outcome, value, recorded_at) select id, seq, kind, step, 'done', '"receipt"', now() from idem.operations)
+			update idem.operations set kind = '', seq = 0, step = '', owner = null, epoch = epoch + 1, wake_at = now()`,
+		"died": `update idem.operations set owner = null, epoch = epoch + 1, wake_at = now()`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			proxy := pgtest.Proxy(t, s.dsn)
+			calls := 0
+			d := define(func(op *operation.Op) error {
+				if err := outsideStep(op, "before"); err != nil {
+					return err
+				}
+				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (string, error) {
+					if calls++; calls > 1 {
+						return "receipt", nil
+					}
+					proxy.Refuse(pgproxy.Reset)
+					proxy.Cut(pgproxy.Reset)
+					return "", operation.Final(operation.NotSent(errors.New("no credentials")))
+				})
+				return err
+			})
+			proxied := s.through(proxy)
+			_, err := d.Do(t.Context(), proxied.pool, scope, "k", hashA, "")
+			if err == nil {
+				t.Fatal("Do returned no error while the database was unavailable")
+			}
+			s.exec(other)
+			proxy.Admit()
+			eventually(t, "the end", func() bool {
+				_, err = d.Do(t.Context(), proxied.pool, scope, "k", hashA, "")
+				return s.count(`select count(*) from idem.operations where state = 'running'`) == 0
+			})
+			s.wantState(s.operationID(), operation.StateCompleted)
+			must(t, err)
 		})
-		return err
-	})
-	proxied := s.through(proxy)
-	_, err := d.Do(t.Context(), proxied.pool, scope, "k", hashA, "")
-	if err == nil {
-		t.Fatal("Do returned no error while the database was unavailable")
 	}
-	s.exec(`insert into idem.steps (operation_id, seq, kind, name, outcome, value, recorded_at) select id, seq, kind, step, 'done', '"receipt"', now() from idem.operations`)
-	s.exec(`update idem.operations set kind = '', seq = 0, step = '', owner = null, epoch = epoch + 1, wake_at = now()`)
-	proxy.Admit()
-	eventually(t, "the end", func() bool {
-		_, err = d.Do(t.Context(), proxied.pool, scope, "k", hashA, "")
-		return s.count(`select count(*) from idem.operations where state = 'running'`) == 0
-	})
-	s.wantState(s.operationID(), operation.StateCompleted)
-	must(t, err)
 }
 
 // Newer code of a canceled operation makes parallel calls in sequence, or the reverse.

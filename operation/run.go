@@ -24,7 +24,7 @@ func (w *work) run(ctx context.Context, tx *txn.Tx) bridge.Ending {
 	if w.unsent == nil {
 		w.unsent = map[int]bool{}
 	}
-	if w.unrecorded = outcomesInMemory.take(w.operation); w.unrecorded == nil {
+	if w.unrecorded = outcomesInMemory.take(w.operation, w.epoch); w.unrecorded == nil {
 		w.unrecorded = map[int]db.Step{}
 	}
 	for pause, left := txn.RetryPause, w.execution.Retries(); ; left-- {
@@ -222,10 +222,12 @@ func (w *work) loadClaimed(ctx context.Context, t *claimed) (bridge.Ending, bool
 }
 
 // load sets the fields of w from the record. If another process has owned the operation since the
-// last claim of w, that process may have sent calls, and load empties w.unsent.
+// last claim of w, that process may have sent calls. What w knows of calls that were not sent, or
+// that have failed, is then no longer valid.
 func (w *work) load(t *claimed) (err error) {
 	if w.epoch+1 != t.Epoch {
 		w.unsent = map[int]bool{}
+		dropFailures(w.unrecorded)
 	}
 	w.key = w.execution.Key(t.OperationID)
 	w.createdAt, w.parent, w.epoch = t.CreatedAt, t.Parent, t.Epoch
