@@ -107,7 +107,7 @@ type operationCancelCommand struct {
 	operationSelection
 	State          string `enum:"parked,running" default:"parked" placeholder:"STATE" help:"With --all: parked or running. Default: ${default}."`
 	WithoutCalling bool   `help:"Make no call in doubt again: the operation parks, and resolve records the outcome."`
-	WithoutCode    bool   `help:"End it by its recorded steps alone, for code that has changed or keeps failing. Steps that the code no longer has are not undone."`
+	WithoutCode    bool   `help:"End it even if its code has changed or keeps failing. Recorded steps that the code does not reach are not undone."`
 }
 
 // Run cancels the selected operations.
