@@ -175,6 +175,27 @@ func TestResolve_OfOneCallLeavesAnotherInDoubt(t *testing.T) {
 	}
 }
 
+// Another process claims an operation between two attempts at its call. The first process makes no
+// further attempt.
+func TestCall_StopsAfterALaterClaim(t *testing.T) {
+	t.Parallel()
+	s, calls := newShop(t), 0
+	d := define(func(op *operation.Op) error {
+		_, err := operation.Call(op, "charge", keyed.WithBackoff(time.Millisecond, time.Millisecond), func(context.Context, string) (string, error) {
+			if calls++; calls == 1 {
+				s.exec(`update idem.operations set owner = null, epoch = epoch + 1`)
+				return "", operation.NotSent(errors.New("the breaker is open"))
+			}
+			return "receipt", nil
+		})
+		return err
+	})
+	want(t, idem.ErrInProgress)(nil, d.Resume(t.Context(), s.pool, start(s, d, "")))
+	if calls != 1 {
+		t.Errorf("the call was made %d times", calls)
+	}
+}
+
 // A process that is cut off from the database fails a call in its memory. Meanwhile another process
 // records the call as done, or makes the call and dies. The call has not failed.
 func TestCall_OtherProcessOverridesMemory(t *testing.T) {

@@ -403,9 +403,9 @@ WHERE id = (@operation_id::text)::uuid
   AND epoch = @epoch AND state = 'running';
 
 -- name: IsCanceled :one
--- IsCanceled reads whether and how an operation was canceled. A run reads it before each attempt at
--- a call.
-SELECT canceled, coalesce(without_calling, false) AS without_calling FROM idem.operations
+-- IsCanceled reads whether and how an operation was canceled, and its epoch. A run reads it before
+-- each attempt at a call that follows a pause.
+SELECT epoch, canceled, coalesce(without_calling, false) AS without_calling FROM idem.operations
 WHERE id = (@operation_id::text)::uuid;
 
 -- name: ParkOperation :execrows

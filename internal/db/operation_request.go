@@ -33,8 +33,9 @@ func (d *DueOperations) Except(operationID string, epoch int) {
 func IsOperation(ctx context.Context, in interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, id string) (bool, error) {
+	var epoch int
 	var canceled, withoutCalling bool
-	err := in.QueryRow(ctx, IsCanceledSQL, id).Scan(&canceled, &withoutCalling)
+	err := in.QueryRow(ctx, IsCanceledSQL, id).Scan(&epoch, &canceled, &withoutCalling)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}

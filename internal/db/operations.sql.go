@@ -1032,7 +1032,7 @@ func (NoteFailure) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // IsCanceledSQL is the text of IsCanceled.
 const IsCanceledSQL = `-- name: IsCanceled :one
-SELECT canceled, coalesce(without_calling, false) AS without_calling FROM idem.operations
+SELECT epoch, canceled, coalesce(without_calling, false) AS without_calling FROM idem.operations
 WHERE id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
 `
 
@@ -1040,11 +1040,11 @@ WHERE id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
 var IsCanceledStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     IsCanceledSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// IsCanceled reads whether and how an operation was canceled. A run reads it before each attempt at
-// a call.
+// IsCanceled reads whether and how an operation was canceled, and its epoch. A run reads it before
+// each attempt at a call that follows a pause.
 type IsCanceled struct {
 	OperationID string
 
@@ -1065,11 +1065,13 @@ func (q *IsCanceled) Read(trip *roundtrip.Trip) {
 
 // IsCanceledRow is a row of IsCanceled.
 type IsCanceledRow struct {
+	Epoch          int
 	Canceled       bool
 	WithoutCalling bool
 }
 
 func readIsCanceled(r *IsCanceledRow, row *roundtrip.Row) {
+	r.Epoch = row.Int()
 	r.Canceled = row.Bool()
 	r.WithoutCalling = row.Bool()
 }
