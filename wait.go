@@ -46,8 +46,10 @@ func (o leaderResult) copied() leaderResult {
 	return o
 }
 
-// share returns the result of a follower with this key and hash. It reports false if o is not valid
-// for a request with this hash.
+// share returns the result of a call that has waited for the leader and has the given hash. The
+// result is the leader's, or an ErrMismatch if the leader's request has a different hash. If the
+// hashes differ and the leader got an error, share reports false, because that error does not apply
+// to the call.
 func (o *leaderResult) share(key string, hash Hash) (result Result, err error, ok bool) {
 	switch {
 	case (o.mismatch != nil || o.ended != nil) && o.hash != hash:

@@ -54,7 +54,8 @@
 //     with the number of the attempt. The caller's request is not modified.
 //   - A method that is not idempotent is sent again only with a key.
 //   - All users of a Transport together make at most one retry for ten requests, plus a burst of
-//     ten. 200 calls to a server that is down make at most 240 requests.
+//     ten. 200 calls to a server that is down make about 30 retries, and at most 240 requests in
+//     all.
 //   - If the last attempt had a response, the caller gets it with the header and the body that the
 //     server sent, as a stream. Otherwise the caller gets an [*Error] with the cause.
 //   - Before another attempt, the response of the last attempt is drained, up to a limit, and
@@ -117,10 +118,10 @@
 // # The retry budget
 //
 // All calls on one Transport share a bucket of ten tokens, which is full at first. Every request
-// adds a tenth of a token, and every retry takes one token. As long as only a few requests fail,
-// there are enough tokens for their retries. When all requests fail, one in ten is retried. The
-// other calls end at their first failure, with [StopBudget] or [ErrBudgetExhausted]. All clients of
-// one service should share one Transport.
+// adds a tenth of a token, and its retries add nothing. Every retry takes one token. As long as
+// only a few requests fail, there are enough tokens for their retries. When all requests fail, one
+// in ten is retried. The other calls end at their first failure, with [StopBudget] or
+// [ErrBudgetExhausted]. All clients of one service should share one Transport.
 //
 // net/http has retries of its own. It repeats a request that has an Idempotency-Key and a GetBody
 // if a reused connection breaks. This package removes GetBody from a request with a key, so that

@@ -174,7 +174,7 @@ const (
 	stopSuspended                  // the operation is released until it is due
 	stopCallerLeft                 // the context of the caller has ended
 	stopParked                     // a person must decide
-	stopUnknown                    // the first COMMIT was not acknowledged
+	stopUnknown                    // the first COMMIT was not acknowledged: package idem looks for the record
 	stopFailed                     // the run fails with err
 	stopUnwound                    // the function does not continue, and the done steps are undone
 )

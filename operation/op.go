@@ -277,7 +277,7 @@ const suspectLimit = 10 * time.Second
 // turns is a semaphore for one suspect in this process, whatever pool the suspect uses.
 var turns = make(chan struct{}, 1)
 
-// turn is the right to work on a suspect: see above.
+// turn is the right to work on a suspect: see the comment above maxDeaths.
 type turn struct{ once sync.Once }
 
 // takeTurn returns the turn, or nil if another suspect has it.

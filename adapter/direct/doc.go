@@ -22,9 +22,9 @@
 //     ConsumerConfig.Options say. The process of the relay also handles redriven dead letters.
 //     RelayConfig.MaxAttempts applies only to a message whose topic has a control character,
 //     because the inbox refuses such a Source.
-//   - The context of a handler ends after half of RelayConfig.PublishTimeout, 15 seconds by
-//     default. If the handler then fails, an attempt counts. The other messages of the call wait
-//     until the handler returns. Increase PublishTimeout for slower handlers.
+//   - The context of a handler ends after half of RelayConfig.PublishTimeout. By default, that is
+//     half of 30 seconds. If the handler then fails, an attempt counts. The other messages of the
+//     call wait until the handler returns. Increase PublishTimeout for slower handlers.
 //   - If all handlers of a consumer fail, the inbox pauses the consumer: see [inbox.WithCircuit].
 //     If the database of the consumer is unavailable, no attempt counts.
 //

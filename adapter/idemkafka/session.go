@@ -141,7 +141,8 @@ func (s *session) Settle(ctx context.Context, held []*delivery) error {
 
 // moved returns one record for each partition whose settled offset has changed since the last
 // commit: the record before the first unsettled record, or the last record if all are settled.
-// moved also pauses and resumes partitions.
+// moved also pauses a partition that was read too far beyond its first unsettled record, and
+// resumes it later: see limit.
 func (s *session) moved(held []*delivery) (moved []*kgo.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -54,7 +54,7 @@ type Consumer struct {
 // consumers with the same name do not handle the same message twice. The Source of a message is the
 // name of its stream.
 //
-// NewConsumer fails if the JetStream consumer source limits the number of deliveries or does not
+// NewConsumer fails if the configuration of source limits the number of deliveries or does not
 // require explicit acknowledgments. It also fails if source has priority groups and
 // ConsumerConfig.Group is empty.
 func NewConsumer(pool *pgxpool.Pool, name string, source jetstream.Consumer, handle Handler, config ConsumerConfig) (*Consumer, error) {

@@ -14,10 +14,10 @@ import (
 // PublisherConfig configures a Publisher. The zero value works.
 type PublisherConfig struct {
 	// Blames reports whether an error concerns its message alone: the message is too large, or its
-	// topic does not exist. Publish takes other errors for an outage if the call publishes no
-	// message, ends with three or more of these errors, or spends ten seconds on them without a
-	// success. Otherwise Publish attributes each error to its message. By default, Blames returns
-	// false.
+	// topic does not exist. Publish takes other errors for an outage of the broker if it publishes no
+	// message of the call, if it gets three or more of them after its last success in the call, or if
+	// they take more than ten seconds without a success in between. Otherwise Publish attributes each
+	// error to its message. By default, Blames returns false.
 	Blames func(err error) bool
 }
 

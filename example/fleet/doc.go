@@ -32,9 +32,9 @@
 //     system was in progress, package operation does the same as after a crash: it repeats the
 //     call, asks the other system for the outcome, or parks the operation, as the policy of the
 //     Call says.
-//   - The messages of a key are first published in order. If a relay of the old home was publishing
-//     a message, the message may be published twice with the same ID, as after a crash of the
-//     relay.
+//   - The messages of a key are published in order, apart from repetitions. If a relay of the old
+//     home was publishing a message, the message may be published again with the same ID, as after
+//     a crash of the relay.
 //   - A killed Move has either moved the tenant or not, with one exception: between the two commits
 //     the tenant has no home. In every case another Move with the same arguments completes the
 //     move.

@@ -160,10 +160,12 @@ func (m *move) list(ctx context.Context, states ...string) error {
 }
 
 // begin reads from both clusters how far an earlier Move got. It returns Arrived if the new home
-// has committed, Left if only the old home has, and "" otherwise. Unless the new home has
-// committed, begin deletes the rows that an earlier Move copied, because changes after that Move
-// were not noted. Then it writes in the new home that the tenant is arriving. It returns ErrNotHere
-// if the old cluster is not the home.
+// has committed, Left if only the old home has, and "" if neither has. If the states of the tenant
+// in the two clusters fit none of these cases, begin returns ErrNotHere.
+//
+// In the cases Left and "", the old home still has all rows. begin deletes the rows that the
+// earlier Move copied to the new home, because changes after that Move were not noted. Then it
+// writes in the new home that the tenant is arriving.
 func (m *move) begin(ctx context.Context) (Stage, error) {
 	here, err := stateOf(ctx, m.fence.Conn, m.tenant)
 	if err != nil {

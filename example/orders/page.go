@@ -12,7 +12,8 @@ import (
 var pageFiles embed.FS
 
 // withPage returns a handler that serves the page at / and the service at its own paths. For the
-// page it adds GET /books and the faults of mishaps, which the service itself does not have.
+// page it adds two things that the service does not have: GET /books, and the handler mishaps,
+// which injects faults into orders and checkouts.
 func withPage(pool *pgxpool.Pool, credentials credentials, service http.Handler) http.Handler {
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {

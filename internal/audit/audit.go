@@ -39,7 +39,8 @@ func Note(ctx context.Context, action db.Act, outcome string) db.NoteAct {
 	return db.NoteAct{Act: action, Outcome: outcome, Person: person, Reason: reason}
 }
 
-// storable returns a text that Postgres can store, truncated to limit bytes.
+// storable truncates text to limit bytes, and replaces what Postgres cannot store, a NUL or invalid
+// UTF-8, by U+FFFD. This can make the text longer than limit again.
 func storable(text string, limit int) string {
 	if len(text) > limit {
 		text = strings.ToValidUTF8(text[:limit], "")

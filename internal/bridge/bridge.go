@@ -93,7 +93,9 @@ const (
 	Uncommitted Outcome = iota
 	// RolledBack: the transaction was rolled back because of Err. The call may run again.
 	RolledBack
-	// Unknown: the first COMMIT was not acknowledged, because of Err.
+	// Unknown: the first COMMIT of the operation was not acknowledged, because of Err, so the COMMIT
+	// may have happened. Package idem looks for the record. The Runner itself handles a later COMMIT
+	// without an acknowledgment.
 	Unknown
 	// Recorded: Record is committed.
 	Recorded

@@ -33,7 +33,7 @@ type Step struct {
 	RecordedAt time.Time
 	LoadedAt   time.Time
 	Undos      int    // the number of undos of the step
-	Policy     string // the policy of a call that was begun
+	Policy     string // what to do if a begun call is in doubt, such as PolicyOnce; "" for other steps
 }
 
 // PauseEnd returns when a pause ends. It returns the zero time if the step is not a pause.

@@ -163,8 +163,8 @@ const (
 )
 
 // Wait waits for the leader, at most for the duration remaining. If remaining is not positive, Wait
-// returns Busy as soon as the key is known to be in progress elsewhere, or the leader is stuck
-// without a connection.
+// still waits for the leader, but returns Busy if the leader calls MarkBusy, is stuck without a
+// connection, or has not finished after maxLooks checks.
 func (f *Flight[K, V]) Wait(ctx context.Context, remaining time.Duration) (V, Ending) {
 	ending := f.wait(ctx, remaining)
 	f.leave(ending == Leading)

@@ -16,8 +16,8 @@ import (
 
 // Attempt is the name of the header field in which a client says that it repeats a request. The
 // value is the number of the attempt, in decimal digits, from 2 on. The first attempt does not have
-// this field. The field is only a hint: it decides which statement the server sends first, but not
-// what the server answers.
+// this field. The field is only a hint: package idemhttp then looks for a stored response before it
+// tries to claim the key. Its answer does not depend on the field.
 const Attempt = "Idempotency-Attempt"
 
 // The errors of Parse. Parse never wraps them. ErrMissing means that the header has no such field.

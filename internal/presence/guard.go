@@ -30,7 +30,8 @@ const (
 	maxIdlePause = 5 * time.Minute       // the maximum of that time
 )
 
-// guard is the role of a session as one of the guards, or as a candidate.
+// guard is the part of a session that tries to make its process one of the two guards, and does the
+// work of a guard once that has succeeded.
 type guard struct {
 	mu        sync.Mutex
 	workers   map[*Watcher]bool
@@ -61,7 +62,7 @@ func (g *guard) leave(worker *Watcher) {
 	delete(g.workers, worker)
 }
 
-// guardSlot returns the slot of the guard, or 0 if the session is no guard.
+// guardSlot returns which of the two guards the session is, 1 or 2. It returns 0 if it is none.
 func (g *guard) guardSlot() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -26,7 +26,8 @@ const (
 	pingLimit = 5 * time.Second
 )
 
-// openSession opens a session for an instance, or for a new one if instance is 0.
+// openSession opens a session that holds the lock on the number instance, which stands for this
+// process. If instance is 0, the process gets a new number.
 func openSession(ctx context.Context, pool *pgxpool.Pool, instance int) (*watched, error) {
 	s, err := session.Open(ctx, pool, instance, func(instance int) session.Appearance { return &db.AppearInSession{Instance: instance} })
 	if err != nil {

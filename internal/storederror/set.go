@@ -72,7 +72,8 @@ func (k Set) link(err error) link {
 	return l
 }
 
-// restore returns the error of a link. It returns nil if the program no longer knows that error.
+// restore returns the error that is stored as l, as a value or type of the Set. It returns nil if
+// the Set no longer has that value or type, or if l cannot be decoded.
 func (k Set) restore(l *link) error {
 	switch l.Known {
 	case byText:

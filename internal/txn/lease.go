@@ -53,7 +53,8 @@ type Sublease interface {
 	// connection must not be used again.
 	IsLost() bool
 
-	// End ends the owner's transaction, after the engine's transaction has ended.
+	// End rolls back the transaction that the owner has begun, such as a *sql.Tx. The engine has
+	// already committed or rolled back its own transaction, which End does not affect.
 	End()
 }
 

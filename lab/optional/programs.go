@@ -6,7 +6,7 @@ type program struct {
 	// places are names to look up in PATH, and patterns of file names. They are tried in this
 	// order, and the program's own name in PATH comes last.
 	places    []string
-	notInPath bool // a file of this name in PATH is not the program
+	notInPath bool // PATH is not searched, because a file of this name there is something else, such as a script
 }
 
 var programs = map[string]program{

@@ -18,7 +18,7 @@ type Faults struct {
 	Code      string // SQLSTATE of the answer for Uncertain: 40003 or XX000
 }
 
-// Proxy is a proxy that makes a PostgreSQL server behave like a personality.
+// Proxy makes a PostgreSQL server behave like another product, which a Personality describes.
 type Proxy struct {
 	*pgproxy.Proxy
 	refused         atomic.Int64

@@ -82,7 +82,8 @@ func (d *draft) cut(n int) parcel {
 	return first
 }
 
-// split divides x after its n-th byte. A strike, which acts after the last byte of x, goes to rest.
+// split divides x after its n-th byte. If a trap springs after the last byte of x, it springs after
+// the last byte of rest.
 func (x parcel) split(n int) (first, rest parcel) {
 	first, rest = x, x
 	first.data, rest.data = x.data[:n:n], x.data[n:]

@@ -139,7 +139,7 @@ func (p *Proxy) serve(l *pgwire.Listener, client net.Conn) {
 	defer server.Close()
 	if cancel {
 		if _, err := server.Write(first); err == nil && l.Keep(server) {
-			io.Copy(io.Discard, server) // wait until the server has read the request
+			io.Copy(io.Discard, server) // wait until the server has read the CancelRequest, after which it closes the connection
 			l.Release(server)
 		}
 		return

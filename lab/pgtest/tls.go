@@ -24,9 +24,9 @@ func TLS(t testing.TB, dsn string) string {
 	return tlsInFrontOf(t, dsn, nil)
 }
 
-// TLSClosedAfter is like [TLS], but the proxy sends close_notify in the same packet as an answer
-// that contains text. It then keeps the socket open, reads what the client sends, and answers
-// nothing.
+// TLSClosedAfter is like [TLS], but with the first answer that contains the parameter text, the
+// proxy sends close_notify in the same packet. It then keeps the socket open, reads what the client
+// sends, and answers nothing.
 func TLSClosedAfter(t testing.TB, dsn, text string) string {
 	t.Helper()
 	return tlsInFrontOf(t, dsn, []byte(text))

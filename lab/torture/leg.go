@@ -206,8 +206,9 @@ const (
 )
 
 // calmDown cuts all connections once more, so that every process loses the session that shows that
-// it is alive. Then the workers run without faults. In a long leg of operations, calmDown first
-// loses the answers to claims for a while.
+// it is alive. In a leg of operations that lasts at least forLost, it then loses answers to claims
+// for a while, and lets the workers recover. After that, in every leg, the workers run without
+// faults.
 func (l *leg) calmDown(ctx context.Context, workers *workerset.Set) {
 	for i := range workers.Len() {
 		workers.Proxy(i).Cut(pgproxy.Reset)

@@ -56,10 +56,10 @@ func partOf(parts []*part, name string) (string, bool) {
 	return "", false
 }
 
-// conversion returns the conversion of a parameter or column, or nil if sqlc.yaml gives it no type.
-// If sqlc.yaml has several types for the name, the most specific entry wins: <query>.<name>, then
-// <file>.<name>, then <name>. If sqlc.yaml has no conversion for the type, the type must be a kind
-// of string.
+// conversion returns the conversion of a parameter or column, or nil if the types in sqlc.yaml do
+// not contain its name. If they contain the name several times, the most specific entry wins:
+// <query>.<name>, then <file>.<name>, then <name>. A Go type without an entry in the conversions
+// must have the underlying type string, because the generated code converts it from and to string.
 func (d *domain) conversion(name string) *Conversion {
 	for _, known := range []string{d.query + "." + name, d.file + "." + name, name} {
 		label, ok := d.options.Types[known]

@@ -88,8 +88,8 @@ func fields(all []Field, want func(*Field) bool) []Field {
 // DeclaresRow reports whether the generated code of this statement declares the type of its rows.
 func (s *Statement) DeclaresRow() bool { return len(s.Read()) > 0 && !s.SharesRow && !s.rowIsPart() }
 
-// rowIsPart reports whether all columns of a row are inside of a single part. The type of the row
-// is then the type of the part.
+// rowIsPart reports whether a row consists of a single part, which is a field that contains several
+// columns, and has no columns of its own. The type of the row is then the type of the part.
 func (s *Statement) rowIsPart() bool { return len(s.RowParts) == 1 && len(s.OwnRead()) == 0 }
 
 // RowField returns the declaration of the request's field that contains the row. The field is

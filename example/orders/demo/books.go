@@ -17,7 +17,8 @@ type books struct {
 	Stock                int
 	Completed, Rejected  int // number of idem's records in each of these states
 	InProgress           int // operations in progress
-	// Apart counts the orders, ledger entries and records that were not written by one transaction.
+	// Apart counts the orders that were not written in one transaction with their ledger entry and
+	// their record, and the ledger entries and completed records without an order.
 	Apart            int
 	Charges, Charged int // number of charges in the bank's ledger, and the sum of their cents
 	Unpaired         int // charges that do not belong to exactly one order of the same amount

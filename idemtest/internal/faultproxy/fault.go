@@ -32,8 +32,8 @@ const (
 type Fault struct {
 	Kind Kind
 	At   int // number of flights that pass before the fault fires
-	// Then, if not nil, is called when the fault fires. The connection of the flight is still open
-	// at that time.
+	// Then, if not nil, is called when the fault fires, before the fault closes the connection on
+	// which the flight arrived.
 	Then func()
 }
 

@@ -82,9 +82,10 @@ type place struct {
 	rtt  time.Duration
 }
 
-// rounds returns the number of rounds of a scenario: n, or 3 in a quick run. Many short turns are
-// better than few long turns, because the compared measurements are then closer together in time.
-// If the number of rounds is odd, the median is one of the measured values.
+// rounds returns the number of rounds of a scenario: n, or 3 in a quick run. In a round, each
+// contestant is measured once. Many short rounds are better than few long ones, because the
+// compared measurements are then closer together in time. If the number of rounds is odd, the
+// median is one of the measured values.
 func (p *plan) rounds(n int) int {
 	if p.quick {
 		return 3

@@ -49,8 +49,8 @@ type Entry struct {
 type Values map[string]float64
 
 // Figures contains the figures of a contestant in a scenario by name. A figure whose name has the
-// suffix "/base" is the ratio of this contestant to the base of the scenario. In each round, every
-// contestant is measured once, and one ratio is computed.
+// suffix "/base" is the ratio of this contestant to the base of the scenario. In a scenario with
+// rounds, each round gives one value and one ratio, and the Spread of a figure covers all rounds.
 type Figures map[string]Spread
 
 // Spread is a single value, or the median, minimum and maximum of several values.

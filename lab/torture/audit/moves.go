@@ -159,7 +159,7 @@ func (o *operation) blamed(i int) (times int) {
 }
 
 // isBlamed reports whether the attempt that began with the given claim failed or has no end event.
-// An attempt whose process died before it began the run counts too.
+// It also reports true if the process died before it called the operation's function.
 func (o *operation) isBlamed(taken *journal.Move, until time.Duration) bool {
 	for _, r := range o.runs {
 		if r.op.Process() == taken.By && taken.At-clocks < r.begin && r.begin < until {

@@ -108,9 +108,9 @@ func (b *Bank) enter(q *Request) (Reply, int) {
 	case q.Safety == journal.Keyed && ok:
 		return Reply{Receipt: known}, http.StatusOK
 	case q.Safety == journal.Asked && q.Generation < b.asked[q.Key]:
-		return Reply{}, http.StatusConflict // an old request: the sender has since learned that the call did not happen
+		return Reply{}, http.StatusConflict // sent before the sender asked for the outcome: the answer that it got must stay true
 	case q.Sent < b.closed[q.Operation+" "+q.Step]:
-		return Reply{}, http.StatusConflict // an old request: a person has since learned that the call did not happen
+		return Reply{}, http.StatusConflict // sent before a person was told that the step was not booked: that must stay true
 	}
 	b.receipts++
 	receipt := fmt.Sprint("receipt ", b.receipts)

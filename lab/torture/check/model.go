@@ -32,8 +32,10 @@ var spec = model.Keys{Keys: 1, Crashes: math.MaxUint8}
 // that has claimed the key, because the others have no transaction.
 type possible struct {
 	model.State
-	justified [4]uint64 // a bit set of the calls in progress whose outcome is already explained, by their number
-	losses    uint64    // a bit set of the failovers that have lost commits, by their index
+	// justified has a bit for each call that has begun and not returned, at its index in
+	// follower.numbers. The bit is set if the outcome that the call will return is already explained.
+	justified [4]uint64
+	losses    uint64 // a bit set of the failovers that have lost commits, by their index
 }
 
 // Slots of a state: the call that has claimed the key, and a call that only reads.
@@ -172,7 +174,9 @@ func (f *follower) needs(o *history.Operation) bool {
 	switch o.Outcome {
 	case history.Executed, history.Replayed, history.Mismatch:
 		return true
-	case history.InProgress: // a call that waited in memory for another one need not be explained
+	case history.InProgress:
+		// Any state is possible if the call may have waited in memory and not asked the database,
+		// or if commits were lost or the clock of the database was moved.
 		return !f.follows(o) && len(f.options.Losses)+len(f.options.ClockMoved) == 0
 	}
 	return !o.Outcome.CommittedNothing() && f.isCommitted(o)

@@ -28,8 +28,8 @@ type Config struct {
 
 	Bank   string        // address of the bank; selects package checkout
 	Broker string        // address of the broker; selects package messaging
-	Quiet  bool          // a run of messages injects no failures
-	Direct bool          // a run of messages has no broker
+	Quiet  bool          // in a run of messages: no failures are injected
+	Direct bool          // in a run of messages: there is no broker, and package direct passes the messages on
 	Finish time.Duration // if not 0: only finish what other workers left, and take at most this time
 }
 

@@ -46,7 +46,7 @@ type known struct {
 	effects  map[string]int          // number of effects, by consumer
 	inbox    map[string]bool         // whether the inbox has the letter, by consumer
 	dead     map[string]*letter.Dead // dead letters by consumer; "" is the outbox
-	causes   int                     // number of letters that answer it
+	causes   int                     // number of letters that were written in answer to this one
 }
 
 // Run checks a run by the state of the database, the books of the broker, and the events of the

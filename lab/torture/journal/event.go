@@ -47,7 +47,7 @@ type Event struct {
 	Parked   bool    `json:"parked,omitempty"`
 
 	Name  string `json:"n,omitempty"`     // name of a signal or of a step
-	Value string `json:"value,omitempty"` // the answer of the bank, or what the function saw
+	Value string `json:"value,omitempty"` // KindHeard: the answer of the bank; KindSaw: the result of the step
 
 	By   history.Op `json:"by,omitempty"`   // begin of a run: the call that began it
 	Left bool       `json:"left,omitempty"` // end of a run: its context had ended

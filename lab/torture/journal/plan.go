@@ -144,9 +144,9 @@ func PlanOf(seed uint64, key string) Plan {
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// Day is what goes wrong in a round without an injected fault: the code changes between releases,
-// charges are declined, and the function fails after a step has succeeded. The zero Day adds
-// nothing to the round.
+// Day is what goes wrong in a round by itself, and not because of an injected fault: the code
+// changes between releases, charges are declined, and the function fails after a step has
+// succeeded. The zero Day adds nothing to the round.
 type Day struct {
 	Change Change // how the code of the round changes between releases
 	Since  int    // the first release with the change

@@ -83,7 +83,7 @@ func (o *office) begin() {
 		for range first {
 			letters = append(letters, o.trouble(n))
 		}
-		// After a failure, the run has none of these letters.
+		// The error is ignored: the run is also valid without these letters.
 		_ = pgx.BeginFunc(ctx, o.pools[1], func(tx pgx.Tx) error { return putNext(ctx, tx, letters) })
 	}
 }

@@ -273,7 +273,8 @@ func (Keys) Broken(from State, step Step, to State) string {
 }
 
 // View returns an encoding of s. States with equal encodings differ at most in the numbering of
-// calls, keys and hashes. The key and the hash whose calls have the greater sum come first.
+// calls, keys and hashes. Of the two hashes of a key, the one whose calls have the greater sum of
+// encodings comes first. The two keys are put in order by their rows, and then by these sums.
 func (Keys) View(s State) (v View) {
 	sums, rank := [Objects][2]uint64{}, [Objects]uint64{}
 	for i, c := range s.Calls {

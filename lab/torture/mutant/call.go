@@ -202,7 +202,7 @@ var fnMutants = []Mutant{
 	},
 }
 
-// memoryMutants break what duplicates in one process share.
+// memoryMutants break how duplicate calls of one process wait for one another in memory.
 var memoryMutants = []Mutant{
 	{
 		Name: "no-hash-in-memory", About: "whoever waits in memory is given the answer without a look at its hash",

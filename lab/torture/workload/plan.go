@@ -108,7 +108,7 @@ func newPlan(r *rand.Rand, c *config.Config, pools []*pgxpool.Pool, now time.Dur
 // the first calls only, and this number is large enough for calls beyond them.
 const batchSize = 40
 
-// makeBatch makes the call the last one of a batch.
+// makeBatch plans batchSize-1 other calls, which are made before the call p in its transaction.
 //
 // Most keys of a batch are used by batches only, so that most calls of the batch execute. The
 // ranges of keys of different batches overlap, so that some calls are replays. All calls of a batch

@@ -148,9 +148,9 @@ var purging = purge.Options{
 
 func run(ctx context.Context, p *pgxpool.Pool) { _ = purge.Run(ctx, p, purging) }
 
-// interrupt purges, and now and then it clears the owner of the sweep, which is the shared progress
-// of all purgers. A purger that was killed would otherwise own the sweep for a while. A purger that
-// is alive notices that it lost the sweep.
+// interrupt purges again and again. From time to time it first takes the shared sweep away from the
+// purger that works on it. A purger that was killed would otherwise own the sweep for a while. A
+// purger that is alive notices that it lost the sweep.
 func interrupt(ctx context.Context, p *pgxpool.Pool) {
 	for ctx.Err() == nil {
 		if rand.IntN(8) == 0 {

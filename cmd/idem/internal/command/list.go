@@ -51,10 +51,10 @@ func (t *table[T]) print(p *page.Page, rows []T) {
 	p.Table(t.columns, cells)
 }
 
-// showList prints the rows that the function read returns, or with --json a document with the rows
-// in the field name. It asks for one row more than limit, to learn whether the list continues. The
-// function mark returns the value of --after that continues the list behind a row. It is nil for a
-// list that cannot be continued.
+// showList calls read and prints the rows. With --json it prints a JSON document that has the rows
+// in a field; name is the name of this field. It asks for one row more than limit, to learn whether
+// the list continues. The function mark returns the value of --after that continues the list behind
+// a row. mark is nil for a list that cannot be continued.
 func showList[T any](
 	s *session, limit int, name string, t *table[T], mark func(*T) string, read func(ctx context.Context, tx pgx.Tx, limit int) ([]T, error),
 ) error {

@@ -307,7 +307,8 @@ func sharesProcesses(ctx context.Context, pool *pgxpool.Pool) bool {
 			seen[process] = client
 		}
 	}
-	// There are more processes than connections, so several processes served one connection.
+	// No process served two connections. If there are nevertheless more processes than connections, a
+	// connection has changed its process, as it does behind a pooler.
 	return len(seen) > clients
 }
 

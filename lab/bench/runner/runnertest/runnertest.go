@@ -49,7 +49,8 @@ func Measure(t *testing.T, sc runner.Scenario) result.Scenario {
 	return measured
 }
 
-// Find returns the scenario called name. If all does not contain it, Find fails the test.
+// Find returns the scenario called name from the list of all scenarios. If there is none, Find
+// fails the test.
 func Find(t *testing.T, all []runner.Scenario, name string) runner.Scenario {
 	t.Helper()
 	for _, sc := range all {
