@@ -309,6 +309,40 @@ func TestCancel_CountsFailuresOfTheLibrary(t *testing.T) {
 	}
 }
 
+// The function of a canceled operation panics because of the error of the step at which the operation
+// unwinds. The done steps are undone in the same run.
+func TestCancel_FunctionPanicsWhereItUnwinds(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]func(*operation.Op) error{
+		"sleep": func(op *operation.Op) error { return operation.Sleep(op, "pause", time.Hour) },
+		"await": func(op *operation.Op) error {
+			_, err := operation.Await[string](op, "approval", time.Hour)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, canceled := newShop(t), false
+			d := define(func(op *operation.Op) error {
+				_, err := operation.Call(op, "charge", keyed, s.bank.charge, s.refund())
+				if err = first(err, wait(op)); err != nil && canceled {
+					panic(err)
+				}
+				return err
+			})
+			id := start(s, d, "")
+			runAgain(s, d, id)
+			canceled = true
+			must(t, operation.Cancel(t.Context(), s.pool, id))
+			func() {
+				defer func() { _ = recover() }()
+				runAgain(s, d, id)
+			}()
+			s.wantState(id, operation.StateUndone)
+		})
+	}
+}
+
 // The input of an operation, or a value, does not decode in newer code. PreviewCancel reports whether
 // the operation parks again.
 func TestCancel_UnreadableInputOrValue(t *testing.T) {

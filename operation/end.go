@@ -29,19 +29,17 @@ func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 		_ = op.misuse("the function returned before Wait for its Go calls")
 	}
 	_ = op.stopError() // a misuse stops the run
-	j, settled := &op.work.journal, op.settled
+	j := &op.work.journal
 	switch s := op.stopped; {
 	case s == nil:
-	case s.kind == stopUnwound:
-		how, settled = exitFinal, op.seq
-	case s.reason == ReasonValueUnreadable && j.canceled && (j.withoutCode || j.recordedAfter(0) == nil):
+	case s.kind == stopUnwound, s.reason == ReasonValueUnreadable && j.canceled && (j.withoutCode || j.recordedAfter(0) == nil):
 		how = exitFinal
 	case s.kind == stopFailed && j.canceled:
 		how = exitFailed
 	default:
 		return d, how, s
 	}
-	d = decide(j, request{seq: settled, exit: how})
+	d = decide(j, request{seq: op.settled, exit: how})
 	if d.do == retry {
 		return d, how, op.stopped
 	}

@@ -187,6 +187,9 @@ func (op *Op) rerunUncounted(err error) error {
 func (op *Op) stop(s *stop) error {
 	if op.stopped == nil {
 		op.stopped = s
+		if s.kind == stopUnwound { // the step is not taken, so no undo of it can be missing
+			op.settled = op.seq
+		}
 	}
 	return op.stopped
 }

@@ -100,7 +100,7 @@ func takeStep[T any](op *Op, name string, do func() (T, error)) (T, error) {
 	return value, err
 }
 
-// stepEnded notes that all steps so far have outcomes, unless the run was stopped.
+// stepEnded sets settled to the last step. If the run was stopped, the step may have no outcome.
 func (op *Op) stepEnded() {
 	if op.stopped == nil {
 		op.settled = op.seq

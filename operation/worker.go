@@ -215,8 +215,9 @@ var errClaimedSince = errors.New("operation: another process has claimed the ope
 //
 // The claim is committed before load reads the steps. In between, this process may have been taken
 // for dead, and another process may have claimed the operation and begun a call. For this process
-// that call would be in doubt, and it would make the call, too, without a commit that is refused. So
-// load reads the epoch after the steps. If the epoch is still that of the claim, the steps are too.
+// the call would then be in doubt. It would make the call too, and no commit precedes a call in doubt
+// that the database could refuse. So load reads the epoch after the steps. If it is the epoch of the
+// claim, no later claim had changed the steps when they were read.
 func (r *workerRun) load(w *work, c *claimed) error {
 	if c.Kind == db.Started {
 		return nil

@@ -79,7 +79,8 @@ func (m *model) number(is *outbox.Message) int {
 	return n
 }
 
-// await waits until all messages are published, as long as some are.
+// await waits until all messages are published. It fails if none is published within the limit of a
+// wait.
 func (m *model) await() {
 	for before := -1; ; {
 		select {

@@ -38,7 +38,8 @@ type Stats struct {
 	Purge      Purge
 }
 
-// DB is a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx.
+// DB is a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx. Pass a transaction as a pgx.Tx, and not as the
+// connection on which it was begun.
 type DB interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)

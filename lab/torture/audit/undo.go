@@ -43,14 +43,14 @@ func (b *book) checkUndos(o *operation) {
 	b.checkLast(o, ran)
 }
 
-// wantedUndo is an undo that has to run.
+// wantedUndo is an undo that has to run, or that may run if it is optional.
 type wantedUndo struct {
 	optional bool // may be missing after Cancel WithoutCode, even if a later undo of the step has run
 	name     string
 	value    string // the value of its step; not compared if ""
 }
 
-// wanted returns the undos that have to run, in the order in which they have to run.
+// wanted returns the undos that have to run or may run, in the order in which they have to run.
 func (o *operation) wanted() (undos []wantedUndo) {
 	isUndone := o.row.State == "failed" || o.row.State == "undone" || !o.hasEnded() && (o.row.Undoing || o.row.Canceled)
 	for _, s := range slices.Backward(o.steps) { // the last step first

@@ -59,7 +59,7 @@ func Work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer 
 
 // watch sets full while callers must not begin new operations, because 1,500 are running or 100 are
 // due. In a longer queue, operations would wait longer than the limits of the audit allow. Walk-ins
-// do not count, because they may wait for a caller for any time. While the database does not answer,
+// do not count, because they may wait for a caller without limit. While the database does not answer,
 // the last answer stays valid.
 func (s *shop) watch(ctx context.Context, full *atomic.Bool) {
 	const look = "SELECT count(*) >= 1500 OR count(*) FILTER (WHERE owner IS NULL AND wake_at <= now()) >= 100" +

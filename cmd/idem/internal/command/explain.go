@@ -57,7 +57,7 @@ func (c *explainCommand) Run(s *session) error {
 		return s.show(invalid, invalid.text)
 	}
 	if err != nil {
-		return err
+		return s.timedOut(ctx, err)
 	}
 	holder, err := queryTx(s, func(ctx context.Context, tx pgx.Tx) (*record.Holder, error) {
 		return record.HolderOf(ctx, tx, db.LockOf(c.Scope, c.Key))

@@ -60,6 +60,15 @@ func (s *session) withTimeout() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.ctx, time.Duration(s.globals.Timeout))
 }
 
+// timedOut returns err. If --timeout has ended ctx, the returned error names the flag instead,
+// because the error of the driver only says that a deadline was exceeded.
+func (s *session) timedOut(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && s.ctx.Err() == nil {
+		return fmt.Errorf("no answer within %v: raise --timeout, or run idem doctor", time.Duration(s.globals.Timeout))
+	}
+	return err
+}
+
 // connected returns the pool, and creates it at the first call. It checks only the form of the
 // database address: the pool connects when the first statement needs a connection.
 func (s *session) connected() (*pgxpool.Pool, error) {

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
@@ -33,8 +32,7 @@ func (c *statsCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { statsText(p, v, shown.Counted) })
 }
 
-// readStats reads the figures. If --timeout ends the query, the returned error names the flag,
-// because the error of the driver only says that a deadline was exceeded.
+// readStats reads the figures, within --timeout.
 func readStats(s *session) (stats.Stats, error) {
 	pool, err := s.connected()
 	if err != nil {
@@ -43,10 +41,7 @@ func readStats(s *session) (stats.Stats, error) {
 	ctx, cancel := s.withTimeout()
 	defer cancel()
 	v, err := stats.Read(ctx, pool)
-	if ctx.Err() != nil && s.ctx.Err() == nil {
-		return v, fmt.Errorf("no answer within %v: raise --timeout, or run idem doctor", time.Duration(s.globals.Timeout))
-	}
-	return v, err
+	return v, s.timedOut(ctx, err)
 }
 
 // shownStats is the JSON document of idem stats.
