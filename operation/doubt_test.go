@@ -3,6 +3,7 @@ package operation_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -179,20 +180,33 @@ func TestResolve_OfOneCallLeavesAnotherInDoubt(t *testing.T) {
 // further attempt.
 func TestCall_StopsAfterALaterClaim(t *testing.T) {
 	t.Parallel()
-	s, calls := newShop(t), 0
-	d := define(func(op *operation.Op) error {
-		_, err := operation.Call(op, "charge", keyed.WithBackoff(time.Millisecond, time.Millisecond), func(context.Context, string) (string, error) {
-			if calls++; calls == 1 {
-				s.exec(`update idem.operations set owner = null, epoch = epoch + 1`)
-				return "", operation.NotSent(errors.New("the breaker is open"))
+	for _, parallel := range []bool{false, true} {
+		t.Run(fmt.Sprint("parallel ", parallel), func(t *testing.T) {
+			t.Parallel()
+			s, calls := newShop(t), 0
+			policy := keyed.WithBackoff(time.Millisecond, time.Millisecond)
+			charge := func(context.Context, string) (string, error) {
+				if calls++; calls == 1 {
+					s.exec(`update idem.operations set owner = null, epoch = epoch + 1`)
+					return "", operation.NotSent(errors.New("the breaker is open"))
+				}
+				return "receipt", nil
 			}
-			return "receipt", nil
+			d := define(func(op *operation.Op) error {
+				if !parallel {
+					_, err := operation.Call(op, "charge", policy, charge)
+					return err
+				}
+				group := operation.Parallel(op)
+				operation.Go(group, "book", operation.Once, lost)
+				operation.Go(group, "charge", policy, charge)
+				return group.Wait()
+			})
+			want(t, idem.ErrInProgress)(nil, d.Resume(t.Context(), s.pool, start(s, d, "")))
+			if calls != 1 {
+				t.Errorf("the call was made %d times", calls)
+			}
 		})
-		return err
-	})
-	want(t, idem.ErrInProgress)(nil, d.Resume(t.Context(), s.pool, start(s, d, "")))
-	if calls != 1 {
-		t.Errorf("the call was made %d times", calls)
 	}
 }
 
