@@ -12,6 +12,7 @@ import (
 
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
+	"github.com/idem-go/idem/internal/display"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -135,7 +136,7 @@ func (c *consumer) record(ctx context.Context, d *delivery, count db.CountFailur
 // bury makes a message a dead letter with the given ID.
 func (c *consumer) bury(ctx context.Context, d *delivery, id string, attempts int, cause error) error {
 	bury := db.BuryMessage{
-		FailedMessage: c.failedMessage(d, id), Attempts: attempts, Type: deadletter.Printable(d.Type, maxType),
+		FailedMessage: c.failedMessage(d, id), Attempts: attempts, Type: display.Storable(d.Type, maxType),
 		Class: classOf(cause), Reason: deadletter.ReasonOf(cause),
 	}
 	var err error

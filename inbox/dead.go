@@ -156,7 +156,7 @@ const (
 func contentsOf(m *Message) db.Contents {
 	stored, size := make(map[string]string, len(m.Headers)), 0
 	for name, value := range m.Headers {
-		stored[deadletter.Printable(name, maxHeaders)] = deadletter.Printable(value, maxHeaders)
+		stored[display.Storable(name, maxHeaders)] = display.Storable(value, maxHeaders)
 		size += len(name) + len(value)
 	}
 	if size > maxHeaders {

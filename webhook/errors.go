@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/internal/deadletter"
+	"github.com/idem-go/idem/internal/display"
 )
 
 // The reasons why a message was not published. If the endpoint has answered, the reason is a
@@ -78,7 +79,7 @@ const maxText = 500
 // truncated is an error with a truncated text.
 type truncated struct{ error }
 
-func (t truncated) Error() string { return deadletter.Printable(t.error.Error(), maxText) }
+func (t truncated) Error() string { return display.Storable(t.error.Error(), maxText) }
 
 // Class returns the class of dead letters with this error.
 func (t truncated) Class() string { return deadletter.ClassOf(t.error) }

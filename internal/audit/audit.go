@@ -5,9 +5,9 @@ package audit
 
 import (
 	"context"
-	"strings"
 
 	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/display"
 )
 
 // The maximum numbers of bytes of a stored person and reason. Longer texts are truncated.
@@ -23,12 +23,12 @@ type (
 
 // WithPerson returns a context for the actions of the named person.
 func WithPerson(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, personKey{}, storable(name, maxPerson))
+	return context.WithValue(ctx, personKey{}, display.Storable(name, maxPerson))
 }
 
 // WithReason returns a context for actions that are done for the given reason.
 func WithReason(ctx context.Context, reason string) context.Context {
-	return context.WithValue(ctx, reasonKey{}, storable(reason, maxReason))
+	return context.WithValue(ctx, reasonKey{}, display.Storable(reason, maxReason))
 }
 
 // Note returns the request that stores an action and its outcome in idem.audit, with the person and
@@ -37,13 +37,4 @@ func Note(ctx context.Context, action db.Act, outcome string) db.NoteAct {
 	person, _ := ctx.Value(personKey{}).(string)
 	reason, _ := ctx.Value(reasonKey{}).(string)
 	return db.NoteAct{Act: action, Outcome: outcome, Person: person, Reason: reason}
-}
-
-// storable truncates text to limit bytes, and replaces what Postgres cannot store, a NUL or invalid
-// UTF-8, by U+FFFD. This can make the text longer than limit again.
-func storable(text string, limit int) string {
-	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "")
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }

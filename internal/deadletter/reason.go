@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/display"
 )
 
 // MaxReason is the maximum number of bytes of a stored error text.
@@ -19,7 +20,7 @@ const MaxReason = 1000
 func ClassOf(err error) string {
 	var classed interface{ Class() string }
 	if errors.As(err, &classed) {
-		return Printable(classed.Class(), 64)
+		return display.Storable(classed.Class(), 64)
 	}
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
@@ -28,7 +29,7 @@ func ClassOf(err error) string {
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		name := fmt.Sprintf("%T", inner)
 		if !strings.HasPrefix(name, "*errors.") && !strings.HasPrefix(name, "*fmt.") {
-			return Printable(name, 64)
+			return display.Storable(name, 64)
 		}
 	}
 	return "error"
@@ -40,17 +41,5 @@ func ReasonOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	return Printable(err.Error(), MaxReason)
-}
-
-// Printable returns a text as valid UTF-8 without NUL, truncated to limit bytes.
-func Printable(text string, limit int) string {
-	if len(text) > limit {
-		cut := limit
-		for cut > limit-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
-			cut--
-		}
-		text = text[:cut]
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	return display.Storable(err.Error(), MaxReason)
 }

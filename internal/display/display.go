@@ -1,6 +1,6 @@
-// Package display prepares text from clients for errors, logs, the command line and its web page.
-// Key abridges an idempotency key, because a caller that knows a key can read its stored response.
-// Printable shows everything else, such as the id of a message, in full.
+// Package display prepares text from clients for errors, logs, the command line and its web page,
+// and for columns of Postgres. Key abridges an idempotency key, because a caller that knows a key can
+// read its stored response. Printable shows everything else, such as the id of a message, in full.
 package display
 
 import (
@@ -56,3 +56,16 @@ func Printable(text string) string {
 }
 
 func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// Storable returns text as Postgres can store it, truncated to limit bytes. NULs and invalid UTF-8
+// become U+FFFD.
+func Storable(text string, limit int) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}

@@ -46,3 +46,18 @@ func TestPrintable_EscapesControlCharacters(t *testing.T) {
 		}
 	}
 }
+
+func TestStorable(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                     "",
+		"twelve bytes":         "twelve bytes",
+		"thirteen byte":        "thirteen byt",
+		"\x00\x00\x00\x00\x00": "\uFFFD\uFFFD\uFFFD\uFFFD",
+		"\xff":                 "\uFFFD",
+		"elevenbytesé":         "elevenbytes",
+	} {
+		if got := display.Storable(text, 12); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
