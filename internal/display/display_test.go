@@ -48,6 +48,7 @@ func TestPrintable_EscapesControlCharacters(t *testing.T) {
 }
 
 func TestStorable(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"":                     "",
 		"twelve bytes":         "twelve bytes",
