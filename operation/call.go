@@ -430,21 +430,17 @@ func (w *work) warn(ctx context.Context, o *outsideCall) {
 
 // checkCanceled reads from the database whether the operation was canceled during the pause, or
 // canceled again with other options. If it was, checkCanceled stops the run, and the next run
-// follows the Cancel. It also stops the run if another process has claimed the operation. While the
-// database is unavailable, checkCanceled waits, and no attempt is made. Undos are attempted without
-// this check.
+// follows the Cancel; an undo goes on. It also stops the run if another process has claimed the
+// operation. While the database is unavailable, checkCanceled waits, and no attempt is made.
 func (op *Op) checkCanceled(o *outsideCall) error {
-	if o.step.kind == db.UndoStep {
-		return nil
-	}
-	j := &op.work.journal
+	j, isUndo := &op.work.journal, o.step.kind == db.UndoStep
 	asked := db.IsCanceled{OperationID: op.work.operation}
 	for pause := txn.RetryPause; ; {
 		err := op.work.execution.Engine().Query(op.ctx, &asked)
 		switch {
 		case err == nil && asked.Epoch != op.work.epoch:
 			return op.halt(stopLost, nil)
-		case err == nil && (asked.Canceled != j.canceled || asked.WithoutCalling != j.withoutCalling):
+		case err == nil && !isUndo && (asked.Canceled != j.canceled || asked.WithoutCalling != j.withoutCalling):
 			return op.rerunUncounted(errCancelNoticed)
 		case err == nil:
 			return nil

@@ -3,7 +3,6 @@ package operation_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -180,8 +179,8 @@ func TestResolve_OfOneCallLeavesAnotherInDoubt(t *testing.T) {
 // further attempt.
 func TestCall_StopsAfterALaterClaim(t *testing.T) {
 	t.Parallel()
-	for _, parallel := range []bool{false, true} {
-		t.Run(fmt.Sprint("parallel ", parallel), func(t *testing.T) {
+	for _, kind := range []string{"call", "parallel", "undo"} {
+		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s, calls := newShop(t), 0
 			policy := keyed.WithBackoff(time.Millisecond, time.Millisecond)
@@ -193,9 +192,17 @@ func TestCall_StopsAfterALaterClaim(t *testing.T) {
 				return "receipt", nil
 			}
 			d := define(func(op *operation.Op) error {
-				if !parallel {
+				switch kind {
+				case "call":
 					_, err := operation.Call(op, "charge", policy, charge)
 					return err
+				case "undo":
+					refund := operation.UndoCall(policy, func(ctx context.Context, key, _ string) error {
+						_, err := charge(ctx, key)
+						return err
+					})
+					_, err := operation.Call(op, "charge", policy, s.bank.charge, refund)
+					return first(err, errRejected)
 				}
 				group := operation.Parallel(op)
 				operation.Go(group, "book", operation.Once, lost)
