@@ -173,8 +173,8 @@ func (x *execution) freshUntil(r *db.Record) time.Time {
 }
 
 // claimTimeout returns how long the claim may wait for a lock on the record, such as the lock of a
-// DELETE. The timeout is what is left of WithWait, but at least a second, because a slow server
-// must not look like a key in progress. With WithWait(0), claimTimeout returns zero for no timeout,
+// DELETE. The timeout is the rest of WithWait, but at least a second, because a slow server must
+// not look like a key in progress. With WithWait(0), claimTimeout returns zero for no timeout,
 // because the claim then sets lock_timeout itself.
 func (x *execution) claimTimeout() time.Duration {
 	if x.wait == 0 {

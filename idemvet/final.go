@@ -32,8 +32,8 @@ connection was made.`,
 type finals struct{ *functions }
 
 // isTransport reports whether e, or an error that e wraps, is a transport error: the error of a
-// request, of a context, or of package net. After a transport error, nobody knows whether the call
-// happened.
+// request, of a context, or of package net. After a transport error, the caller does not know
+// whether the call happened.
 //
 // If e is a variable, isTransport first examines the conditions around the use of e. If no
 // condition decides, isTransport examines the last value that was assigned to the variable.

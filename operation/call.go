@@ -237,7 +237,8 @@ func (op *Op) giveUp(o *outsideCall, failed string) ([]byte, error) {
 
 // attempt makes one attempt at the call. After an earlier attempt in doubt, a call with the policy
 // Once parks the operation, and any other call goes through settleDoubt first. attempt then sends
-// the call, unless settleDoubt returns the result of the attempt.
+// the call, unless settleDoubt returns the result of the attempt, or the call is not in doubt and
+// the operation was canceled.
 func (op *Op) attempt(o *outsideCall) ([]byte, error) {
 	if op.ctx.Err() != nil {
 		return nil, op.interrupted()
@@ -252,7 +253,23 @@ func (op *Op) attempt(o *outsideCall) ([]byte, error) {
 			return value, err
 		}
 	}
+	if !o.doubt && op.work.journal.canceled && o.step.kind == db.CallStep {
+		return nil, op.leaveOut(o)
+	}
 	return op.send(o)
+}
+
+// leaveOut ends a call that has not happened, because a canceled operation does not make it. It
+// stops the run, unless the function must reach steps that are recorded after the call.
+func (op *Op) leaveOut(o *outsideCall) error {
+	switch {
+	case o.parallel: // see collect
+	case op.work.journal.recordedAfter(o.step.seq) != nil:
+		return errNotMade
+	default:
+		op.record(o.step, db.StepNotSent, nil)
+	}
+	return op.halt(stopUnwound, nil)
 }
 
 // parkInDoubt parks the operation because a call with the policy Once is in doubt.
@@ -271,15 +288,6 @@ func (op *Op) settleDoubt(o *outsideCall) (value []byte, settled bool, err error
 	}
 	if value, done, err := op.askOutcome(o); done || err != nil {
 		return value, true, err
-	}
-	if j := &op.work.journal; j.canceled && o.step.kind == db.CallStep { // the call has not happened, and a canceled operation does not make it
-		if !o.parallel && j.recordedAfter(o.step.seq) != nil { // the function must reach the later steps
-			return nil, true, errNotMade
-		}
-		if !o.parallel {
-			op.record(o.step, db.StepNotSent, nil)
-		}
-		return nil, true, op.halt(stopUnwound, nil)
 	}
 	return nil, false, nil
 }

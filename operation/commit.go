@@ -18,9 +18,9 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Checkpoint commits the steps so far. Use it where no other step commits: before a step that takes
-// long, before a step that other processes wait for, or between groups of Tx steps if there are
-// hundreds.
+// Checkpoint commits the steps so far. It does nothing if all of them are committed. Use it after a
+// Tx whose rows or locks other transactions need, before a Tx that takes long, and between groups
+// of Tx steps if there are hundreds. An error stops the run: return it.
 func (op *Op) Checkpoint() error {
 	if !op.taking.TryLock() {
 		return ErrMisused
@@ -56,7 +56,8 @@ func (op *Op) ensureTx() error {
 	return nil
 }
 
-// open begins a transaction, restores the claim of the key in it, and sends the requests.
+// open begins a transaction, and sets idem.claim in it, which the fence of a commit checks. Then it
+// sends the requests.
 func (op *Op) open(requests ...txn.Request) error {
 	requests = append([]txn.Request{db.Reclaim{ExecutionID: op.work.operation}}, requests...)
 	tx, err := op.work.execution.Engine().Open(op.ctx, requests...)
@@ -67,8 +68,8 @@ func (op *Op) open(requests ...txn.Request) error {
 	return nil
 }
 
-// rollBack rolls back the transaction, if one is open. err is the reason, or nil. If err shows that
-// the connection is broken, the connection is closed.
+// rollBack rolls back the transaction, if one is open. err is the reason, or nil: it decides
+// whether the connection returns to the pool or is closed.
 func (op *Op) rollBack(err error) {
 	if op.tx != nil {
 		op.tx.CloseAfter(err)
@@ -77,7 +78,7 @@ func (op *Op) rollBack(err error) {
 }
 
 // failed stops the run because of a database error. After a transient error the function runs
-// again.
+// again. If the context has ended, the caller has left.
 func (op *Op) failed(err error) error {
 	switch {
 	case op.ctx.Err() != nil:
@@ -125,18 +126,20 @@ func isInTx(s *db.Step) bool {
 
 // commit says what a commit contains besides the pending steps and signals.
 type commit struct {
-	at      db.At
+	at      db.At             // where the operation is after the commit; zero: no step is in progress, and it is due at once
 	release bool              // the commit releases the operation, so that no process owns it
 	always  bool              // commit even if the operation was canceled after this run loaded its record
 	state   db.OperationState // the new state of the operation; empty: running
 	failure *db.StepError     // the error that Show returns as the last one; nil: none
-	with    []txn.Request
-	wakes   bool // the commit makes another operation due
+	with    []txn.Request     // further requests, sent before the COMMIT
+	wakes   bool              // the commit makes another operation due
 }
 
 // commit commits the writes of the steps together with the rows that record the steps. A fence
-// protects the commit: the statement that updates the row of the operation requires the epoch that
-// this process knows. If another process has claimed the operation, nothing is committed.
+// protects the commit: the statement that updates the row of the operation fails, so that nothing
+// is committed, if another process has claimed the operation, or if the transaction is not the one
+// that was begun for it. It also fails if the operation was canceled after this run loaded its
+// record, unless always is set.
 //
 // commit first opens a transaction if none is open, and makes this process visible. Other processes
 // claim an operation if they do not see its owner. Then commit sends the fence, the rows and the
@@ -218,7 +221,9 @@ func (op *Op) requests(advance *db.AdvanceOperation, c commit) ([]txn.Request, e
 	return append(requests, c.with...), nil
 }
 
-// adoptInstance makes this process visible to other processes, before it owns an operation.
+// adoptInstance gives the operation the instance of this process, if it has none yet, and registers
+// the operation. Without a session, the lease of the instance becomes visible with the COMMIT. So
+// other processes never see an owner that they take for dead.
 func (op *Op) adoptInstance() error {
 	if op.work.instance != nil {
 		return nil
@@ -330,9 +335,9 @@ func (op *Op) noteUnsent(advance *db.AdvanceOperation) {
 
 // commitFenced stops the run after a commit whose fence (see commit) did not match. It reads the
 // row of the operation to find the cause: the operation was canceled, or another process has
-// claimed it. If neither is the case, fn has ended the transaction and begun another one.
-// commitFenced reads on the connection of the commit, because another connection may lead to
-// another server.
+// claimed, parked or ended it. If neither is the case, fn has ended the transaction and begun
+// another one. commitFenced reads on the connection of the commit, because after a failover another
+// connection may reach a server with other commits.
 func (op *Op) commitFenced(err error) error {
 	tx := op.tx
 	op.tx = nil
@@ -352,7 +357,8 @@ func (op *Op) commitFenced(err error) error {
 // attribute chooses a Tx that may have caused the failure of a COMMIT, for example by a deferred
 // constraint. It starts with the last Tx of the transaction. The next run checks the constraints
 // right after the chosen Tx, and this Tx gets the error if the check fails. If the check passes and
-// the COMMIT fails again, attribute chooses the Tx before. It reports false if no Tx is left.
+// the COMMIT fails again, attribute chooses the Tx before. It reports false if no Tx is left, if
+// err is not an error of the server, or before the first commit. The run then fails with err.
 func (op *Op) attribute(err error) bool {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) || op.work.epoch == 0 {
@@ -372,7 +378,8 @@ func (op *Op) attribute(err error) bool {
 // process tries to record the outcome. If the database is unavailable, the process keeps the
 // outcome in memory, for its next run of the operation.
 
-// releaseLimit limits the time of statements that are sent after the caller's context has ended.
+// releaseLimit is the timeout of the statements that release or park an operation. They do not use
+// the context of the caller, so that they are sent even after it has ended.
 const releaseLimit = 5 * time.Second
 
 // outcomesLimit limits how long a process tries to record the outcomes of calls. If an outcome is
@@ -396,6 +403,8 @@ type keptOutcomes struct {
 	outcomes map[int]db.Step
 }
 
+// put stores outcomes of an operation. Beyond maxInMemory operations it drops the outcomes of
+// another one, whose calls are then in doubt.
 func (m *memory) put(operation string, epoch int, outcomes map[int]db.Step) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -411,7 +420,8 @@ func (m *memory) put(operation string, epoch int, outcomes map[int]db.Step) {
 }
 
 // take removes and returns the outcomes of an operation, for a run in the given epoch. It returns
-// nil if there are none.
+// nil if there are none. If that is not the epoch after the one of put, another process may have
+// run the operation, and take drops the failed outcomes.
 func (m *memory) take(operation string, epoch int) map[int]db.Step {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -423,6 +433,13 @@ func (m *memory) take(operation string, epoch int) map[int]db.Step {
 	return kept.outcomes
 }
 
+// forget removes the outcomes of an operation.
+func (m *memory) forget(operation string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.kept, operation)
+}
+
 // dropFailures removes the outcomes of calls that have failed. It is called if another process may
 // have had the operation since: an attempt of that process may have succeeded.
 func dropFailures(outcomes map[int]db.Step) {
@@ -432,8 +449,9 @@ func dropFailures(outcomes map[int]db.Step) {
 // recordOutcomes commits the outcomes of calls that are not recorded yet, and nothing else of the
 // run. The run has ended, and its transaction is closed. recordOutcomes commits even if the
 // operation was canceled meanwhile. It retries for outcomesLimit, unless the server refuses the
-// commit or a value cannot be sealed. If it does not succeed, the outcomes stay in memory. The
-// parameter at is the new position of the operation if no call remains without an outcome.
+// commit, another process has claimed the operation, or a value cannot be sealed. If it does not
+// succeed, the outcomes stay in memory. The parameter at is the new position of the operation if no
+// call remains without an outcome.
 func (w *work) recordOutcomes(at db.At) {
 	outcomes := w.unrecordedOutcomes()
 	if len(outcomes) == 0 || w.instance == nil {
@@ -446,7 +464,7 @@ func (w *work) recordOutcomes(at db.At) {
 	for pause := txn.RetryPause; ; {
 		op := &Op{work: w, ctx: ctx, cancel: func(error) {}, pending: outcomes}
 		if op.commit(c) == nil {
-			outcomesInMemory.take(w.operation, 0)
+			outcomesInMemory.forget(w.operation)
 			return
 		}
 		op.rollBack(nil)
@@ -473,9 +491,9 @@ func (w *work) unrecordedOutcomes() []db.RecordStep {
 	return outcomes
 }
 
-// positionAfter returns the position of the operation after the outcomes are recorded. If a
-// parallel call still has no outcome, this is the position of that call. Otherwise it is the
-// parameter at.
+// positionAfter returns the position of the operation after the outcomes are recorded: that of the
+// first call that is recorded as begun and still has no outcome, or the parameter at if there is
+// none.
 func (w *work) positionAfter(outcomes []db.RecordStep, at db.At) db.At {
 	for seq := 1; seq <= w.journal.steps; seq++ {
 		s := w.journal.rows[seq]

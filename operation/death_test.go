@@ -146,6 +146,7 @@ func TestDeaths_SuspectKeepsItsTurn(t *testing.T) {
 		for i := range rivals {
 			waiting.Go(func() {
 				for rival.Resume(t.Context(), s.pool, ids[i]) != nil && t.Context().Err() == nil {
+					time.Sleep(time.Millisecond)
 				}
 			})
 		}

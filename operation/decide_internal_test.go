@@ -173,4 +173,4 @@ func TestBeat_KeepsTheAttemptAlive(t *testing.T) {
 }
 
 // Forget drops the outcomes of an operation that are in memory, as if the process had ended.
-func Forget(id string) { outcomesInMemory.take(id, 0) }
+func Forget(id string) { outcomesInMemory.forget(id) }

@@ -3,6 +3,7 @@ package operation_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -123,6 +124,53 @@ func TestAsked_AttemptAfterAnUnacknowledgedCommitIsInDoubt(t *testing.T) {
 			await(t, "the reset of the connection", trap.Fired())
 			if n := charges.Load(); n != 1 {
 				t.Errorf("%d charges, want 1", n)
+			}
+		})
+	}
+}
+
+// The COMMIT before a call is not acknowledged, and Cancel arrives before the process claims the
+// operation again. The call was never sent, and is not sent.
+func TestCancel_AfterAnUnacknowledgedCommit(t *testing.T) {
+	t.Parallel()
+	for _, parallel := range []bool{false, true} {
+		t.Run(fmt.Sprint("parallel ", parallel), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			proxy := pgtest.Proxy(t, s.dsn)
+			policy := operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil })
+			charges, runs, armed := 0, 0, make(chan *pgproxy.Trap, 1)
+			charge := func(context.Context, string) (string, error) {
+				charges++
+				return "receipt", nil
+			}
+			d := define(func(op *operation.Op) error {
+				if err := outsideStep(op, "before"); err != nil {
+					return err
+				}
+				if runs++; runs == 1 {
+					proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
+					armed <- proxy.Arm(pgproxy.Before(pgproxy.Contains("TakeOperation")), pgproxy.Freeze)
+				}
+				if !parallel {
+					_, err := operation.Call(op, "charge", policy, charge)
+					return err
+				}
+				calls := operation.Parallel(op)
+				operation.Go(calls, "charge", policy, charge)
+				return calls.Wait()
+			})
+			through, ended := s.through(proxy), make(chan error, 1)
+			go func() {
+				_, err := d.Do(t.Context(), through.pool, scope, "k", hashA, "", idem.WithWait(limit))
+				ended <- err
+			}()
+			frozen := await(t, "the claim", await(t, "the traps", armed).Fired()).Conn
+			must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
+			frozen.Resume()
+			want(t, operation.ErrCanceled)(nil, await(t, "the end", ended))
+			if charges != 0 {
+				t.Errorf("%d charges", charges)
 			}
 		})
 	}

@@ -240,3 +240,20 @@ func TestWorker_LogsFailingAttempts(t *testing.T) {
 		t.Errorf("%d lines:\n%s", n, text)
 	}
 }
+
+// A Final error and a Cancel end an operation: a Worker does not warn that its run has not.
+func TestWorker_DoesNotWarnOfAnOperationThatHasEnded(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var log bytes.Buffer
+	d := define(func(op *operation.Op) error { return first(outsideStep(op, "check"), operation.Final(errDeclined)) })
+	canceled := start(s, d, "")
+	must(t, operation.Cancel(t.Context(), s.pool, canceled))
+	s.startAll(d, "another")
+	stop := s.workWith(t, operation.WorkerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}, d)
+	eventually(t, "the operations to end", func() bool { return s.count(`select count(*) from idem.operations where state = 'undone'`) == 2 })
+	stop() // so that nothing more is logged
+	if text := log.String(); strings.Contains(text, "has not ended") {
+		t.Error(text)
+	}
+}

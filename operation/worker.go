@@ -25,19 +25,19 @@ type WorkerConfig struct {
 	// Concurrency is how many operations the Worker works on at a time. The default is 16.
 	Concurrency int
 
-	// Poll is the time between two looks of the Worker for due operations, with some jitter, if the
-	// process connects through a pooler. The default is a second. The minimum is half a second,
-	// because every look takes locks that the whole server shares. Without a pooler, two of the
-	// processes, the guards, look on behalf of all: see docs/operations-reference.md. Each Worker
-	// then also looks by itself, but more rarely the more processes there are.
+	// Poll is the pause between two looks for due operations, with some jitter. The default is a
+	// second. The minimum is half a second, because a look reads pg_locks, which locks the lock table
+	// of the server for a moment. Behind a pooler, each Worker looks about once per Poll. Otherwise
+	// two processes, the guards, look on behalf of all: see docs/operations-reference.md. In case the
+	// guards fail, each Worker then also looks by itself: with twice as many processes half as often.
 	Poll time.Duration
 
 	// Drain limits how long operations continue after the context of Run has ended. After that time
 	// the contexts of the operations end as well. The default is 10 seconds.
 	Drain time.Duration
 
-	// Options are options of idem.Do for all operations of the Worker. These have an effect:
-	// idem.WithSealer, which is needed if the callers use it, and idem.WithMaxResponse.
+	// Options are options of idem.Do for all operations of the Worker. Pass the idem.WithSealer of the
+	// callers. WithMaxResponse, WithRetries and WithObserver have an effect as well.
 	Options []idem.Option
 
 	// Logger gets errors and panics of operations, and errors of the database. The default is
@@ -87,9 +87,10 @@ func NewWorker(pool *pgxpool.Pool, config WorkerConfig, definitions ...Runnable)
 	return w
 }
 
-// Run resumes operations until ctx ends. Then it releases its operations, and returns nil when all
-// its goroutines have ended. Run continues during an outage of the database. It returns an error at
-// once if the Worker is not valid.
+// Run claims and resumes operations until ctx ends. After that, operations in progress may continue
+// for Drain. Then Run ends their contexts, and they are released when their functions return. Run
+// returns nil when all its goroutines have ended. It continues during an outage of the database. It
+// returns an error at once if the Worker is not valid.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.err != nil {
 		return w.err
@@ -141,9 +142,9 @@ type workerRun struct {
 const gathering = 2 * time.Millisecond
 
 // pause waits until the next look for due operations. It ends early if one of the guards, which
-// look on behalf of all processes, has found a due operation. It also ends when an operation of
-// this Worker ends, if the last look left due operations unclaimed. The look leaves operations if
-// the Worker has no room, or if a suspect has the turn: see takeTurn.
+// look on behalf of all processes, has found a due operation. The last look may have left due
+// operations, because the Worker had no room or a suspect had the turn (see takeTurn). Then the
+// pause also ends when an operation of this Worker ends, or has ended since.
 func (r *workerRun) pause(ctx context.Context, full bool) {
 	timer := time.NewTimer(r.nextLook)
 	defer timer.Stop()
@@ -163,8 +164,8 @@ func (r *workerRun) pause(ctx context.Context, full bool) {
 // look claims as many due operations as the Worker has room for, and starts a goroutine for each.
 // It reports whether there may be more due operations. If no suspect has the turn (see takeTurn),
 // look may also claim one suspect, an operation whose processes have died. After that the next look
-// follows at once and claims no suspect, because other suspects may have hidden due operations from
-// this look.
+// follows at once: other suspects may have filled the LIMIT of the statement and hidden due
+// operations. While the turn is taken, the statement skips suspects and finds those operations.
 func (r *workerRun) look(ctx context.Context) (full bool) {
 	room := cap(r.slots) - len(r.slots)
 	r.nextLook, r.lacksTurn = r.config.Poll-rand.N(r.config.Poll/4), false
@@ -203,7 +204,8 @@ func (r *workerRun) look(ctx context.Context) (full bool) {
 }
 
 // lookLimit is the timeout of a look, and of the reading of an operation's steps after its claim.
-// If the connection breaks meanwhile, no process works on the claimed operations until the timeout.
+// If the server does not answer, no process works on the claimed operations until the timeout. Then
+// the instance releases them.
 const lookLimit = 15 * time.Second
 
 // errClaimedSince is the error for an operation that another process has claimed since this process
@@ -214,9 +216,9 @@ var errClaimedSince = errors.New("operation: another process has claimed the ope
 // the steps cannot be read, load releases the operation.
 //
 // The claim is committed before load reads the steps. In between, this process may have been taken
-// for dead, and another process may have claimed the operation and begun a call. For this process
-// the call would then be in doubt. It would make the call too, and no commit precedes a call in doubt
-// that the database could refuse. So load reads the epoch after the steps. If it is the epoch of the
+// for dead, and another process may have claimed the operation and begun a call. This process would
+// read that the call is in doubt, and would repeat it. No commit precedes the repetition, so no
+// fence would refuse it. Therefore load reads the epoch after the steps. If it is the epoch of the
 // claim, no later claim had changed the steps when they were read.
 func (r *workerRun) load(w *work, c *claimed) error {
 	if c.Kind == db.Started {
@@ -323,8 +325,9 @@ func (r *workerRun) warn(ctx context.Context, what string, err error) {
 	}
 }
 
-// work runs one claimed operation, and logs the error of a run that does not end the operation. If
-// the operation is a suspect, held is the turn (see takeTurn); otherwise it is nil.
+// work runs one claimed operation. It logs the error of a run unless the error has ended the
+// operation, or the run has ended with the Worker. If the operation is a suspect, held is the turn
+// (see takeTurn); otherwise it is nil.
 func (r *workerRun) work(i *presence.Instance, t *claimed, held *turn) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -351,7 +354,7 @@ func (r *workerRun) work(i *presence.Instance, t *claimed, held *turn) {
 		return
 	}
 	end := w.runWith(r.working, r.pool, r.config.Options, t)
-	if end.Err == nil || errors.Is(end.Err, idem.ErrInProgress) && r.working.Err() != nil {
+	if end.Err == nil || end.Err == w.endError || errors.Is(end.Err, idem.ErrInProgress) && r.working.Err() != nil {
 		return
 	}
 	attrs := []any{"operation", t.OperationID, "name", t.Name}
@@ -374,15 +377,16 @@ type Pending struct {
 }
 
 // Due returns up to limit operations of the given names that a Worker would claim. The operation
-// that has been due for the longest time comes first. Due leaves out each operation in the list
-// but, as long as its epoch is the same. Pass the operations that made no progress, so that they do
-// not hide others. Due claims nothing: another process may claim an operation before a Resume does.
-func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but ...Pending) ([]Pending, error) {
+// that has been due for the longest time comes first. Due leaves out the operations in except whose
+// epoch has not changed: no process has claimed them since. Pass operations that wait for a Resume
+// already, so that they do not fill limit. Due claims nothing: another process may claim an
+// operation before a Resume does.
+func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, except ...Pending) ([]Pending, error) {
 	if pool == nil {
 		return nil, errNoPool
 	}
 	due := db.DueOperations{Names: names, Room: limit}
-	for _, p := range but {
+	for _, p := range except {
 		due.Except(p.ID, p.Epoch)
 	}
 	engine := engineOf(pool)

@@ -20,8 +20,8 @@ type Sealer struct {
 type Option func(*Sealer)
 
 // AcceptPlain makes Open accept bytes that were not sealed. Use it while there are records from
-// before sealing was introduced. With AcceptPlain, the Sealer cannot detect that somebody has
-// replaced a sealed response by an unsealed response.
+// before sealing was introduced. With AcceptPlain, the Sealer cannot detect that a sealed
+// response was replaced by an unsealed response.
 func AcceptPlain() Option { return func(s *Sealer) { s.acceptPlain = true } }
 
 // WritePlain makes Seal encrypt nothing, and makes Open accept bytes that were not sealed, as

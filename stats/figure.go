@@ -34,14 +34,17 @@ func estimate[T any](value T, note string) Figure[T] {
 
 func unknown[T any](note string) Figure[T] { return Figure[T]{Quality: Unknown, Note: note} }
 
-// unknownBecause returns an unknown figure if err says that the role may not read the tables, or
-// that they do not exist. It returns any other error as it is.
+// unknownBecause returns an unknown figure if err says that the role may not read the tables, that
+// they do not exist, or that such an error has aborted the transaction. It returns any other error
+// as it is.
 func unknownBecause[T any](err error, tables string) (Figure[T], error) {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
 		switch pgErr.Code {
 		case "42501": // insufficient_privilege
 			return unknown[T]("this role may not read " + tables), nil
+		case "25P02": // in_failed_sql_transaction
+			return unknown[T]("an earlier statement of Read was refused, which has aborted the transaction"), nil
 		case "42P01", "42703": // undefined_table, undefined_column
 			return unknown[T](tables + " is missing or outdated: run the migrations of package migrations"), nil
 		}

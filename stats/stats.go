@@ -38,8 +38,7 @@ type Stats struct {
 	Purge      Purge
 }
 
-// DB is a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx. Pass a transaction as a pgx.Tx, and not as the
-// connection on which it was begun.
+// DB is a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx.
 type DB interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -70,30 +69,21 @@ func Read(ctx context.Context, db DB) (Stats, error) {
 	}
 	s := Stats{ReadAt: timeOf(parts[0].At), InFlight: newInFlight(inFlight), Tables: newTables(tables)}
 
-	// In a transaction a refused statement makes all later statements fail. So after a refusal the
-	// later statements are not sent, and their figures are unknown for the same reason.
-	_, inTx := db.(pgx.Tx)
 	sweeps, err := statsdb.Sweeps(ctx, db)
 	if s.Purge.Sweeps, err = newSweeps(sweeps, s.ReadAt, err); err != nil {
 		return Stats{}, err
 	}
-	if s.Operations = unknown[Operations](s.Purge.Sweeps.Note); !inTx || s.Purge.Sweeps.Known() {
-		row, err := statsdb.Operations(ctx, db)
-		if s.Operations, err = newOperations(row, err); err != nil {
-			return Stats{}, err
-		}
+	operations, err := statsdb.Operations(ctx, db)
+	if s.Operations, err = newOperations(operations, err); err != nil {
+		return Stats{}, err
 	}
-	if s.Messages = unknown[Messages](s.Operations.Note); !inTx || s.Operations.Known() {
-		row, err := statsdb.Messages(ctx, db, MaxCount)
-		if s.Messages, err = newMessages(row, err); err != nil {
-			return Stats{}, err
-		}
+	messages, err := statsdb.Messages(ctx, db, MaxCount)
+	if s.Messages, err = newMessages(messages, err); err != nil {
+		return Stats{}, err
 	}
-	if s.Acts = unknown[[]ActCount](s.Messages.Note); !inTx || s.Messages.Known() {
-		rows, err := statsdb.Acts(ctx, db, MaxCount)
-		if s.Acts, err = newActs(rows, err); err != nil {
-			return Stats{}, err
-		}
+	acts, err := statsdb.Acts(ctx, db, MaxCount)
+	if s.Acts, err = newActs(acts, err); err != nil {
+		return Stats{}, err
 	}
 	sweep := s.Purge.Sweep("records")
 	s.Records = newRecords(parts, sweep, s.ReadAt)

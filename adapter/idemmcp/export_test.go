@@ -2,3 +2,6 @@ package idemmcp
 
 // Decode is decode.
 var Decode = decode
+
+// Backoff is Client.backoff.
+var Backoff = (*Client).backoff

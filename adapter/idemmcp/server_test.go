@@ -323,3 +323,13 @@ func TestScope_SeparatesToolsAndCallers(t *testing.T) {
 		t.Errorf("another tool: %s", got)
 	}
 }
+
+func TestClient_LongBackoffsHaveALimit(t *testing.T) {
+	t.Parallel()
+	client := &idemmcp.Client{MinBackoff: time.Minute, MaxBackoff: time.Hour}
+	for retry := range 100 { // a shift of a minute overflows at 28
+		if pause := idemmcp.Backoff(client, retry); pause < 0 || pause > time.Hour {
+			t.Errorf("retry %d: %v", retry, pause)
+		}
+	}
+}

@@ -130,6 +130,7 @@ func TestNothingIsSent_WithoutConsent(t *testing.T) {
 		{exitUsage, []string{"--request", write(t, "POST /orders\n\n"), server.URL}, "the path"},
 		{exitFailed, []string{"--request", "/nowhere", server.URL}, "/nowhere"},
 		{exitKept, []string{"--help"}, "Usage: idem-conform"},
+		{exitUsage, []string{"--nonsense", server.URL}, "idem-conform: flag provided but not defined: -nonsense; -h lists the flags\n"},
 	} {
 		expect(t, test.code, append([]string{"-y"}, test.args...), test.says)
 	}

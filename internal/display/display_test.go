@@ -47,7 +47,7 @@ func TestPrintable_EscapesControlCharacters(t *testing.T) {
 	}
 }
 
-func TestStorable(t *testing.T) {
+func TestStorable_TruncatesWhatItHasReplaced(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":                     "",

@@ -59,7 +59,8 @@ func (c *Conn) Freeze(dirs ...Direction) {
 	}
 }
 
-// Resume forwards what Freeze has held back, in the given directions or, if dirs is empty, in both.
+// Resume forwards the bytes that Freeze has stopped, in the given directions or, if dirs is empty, in
+// both.
 func (c *Conn) Resume(dirs ...Direction) {
 	for _, dir := range orBoth(dirs) {
 		c.pipe(dir).gate.resume()

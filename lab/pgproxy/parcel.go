@@ -17,13 +17,13 @@ type mark struct {
 	answers int // number of answers for which the client stops waiting
 }
 
-// draft collects what the reader has decoded. It can hold back its last bytes until the reader has
-// decided what happens to them.
+// draft collects what the reader has decoded. Its last bytes can wait until the reader has decided
+// what happens to them.
 type draft struct {
 	ready []parcel
 	data  []byte
 	marks []mark
-	held  int // offset in data of the first byte that is held back, or -1
+	held  int // offset in data of the first byte that is not ready yet, or -1
 }
 
 func newDraft() draft { return draft{held: -1} }

@@ -74,7 +74,7 @@ func (s *site) ticket(person string) string {
 }
 
 // signer derives the key that signs tickets from the token. The derivation is slow on purpose: a
-// person may choose a weak token, and whoever steals a ticket must not be able to try many tokens
+// person may choose a weak token, and the thief of a ticket must not be able to try many tokens
 // quickly.
 func signer(token string) []byte {
 	key, err := pbkdf2.Key(sha256.New, token, []byte("idem ui ticket/1"), 100_000, sha256.Size)

@@ -149,8 +149,8 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, parts []string) {
 	s.render(w, r, http.StatusOK, view{Title: sheet.title, Said: said[r.URL.Query().Get("said")], Live: sheet.live, content: sheet.name, seen: found, Asked: asked})
 }
 
-// read returns the data of a page. It reads the data in a read-only transaction, or shares what was
-// just read for another viewer of the page.
+// read returns the data of a page. It reads the data in a read-only transaction, or shares the data
+// that was just read for another viewer of the page.
 func (s *site) read(ctx context.Context, sheet *sheet, asked url.Values) (seen, error) {
 	return s.reads.get(ctx, sheet.name+"?"+asked.Encode(), func(ctx context.Context) (found seen, err error) {
 		err = record.ReadOnly(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) error {

@@ -352,8 +352,8 @@ func (r *told) owned(given *journal.Move) {
 	r.moves = append(r.moves, &taken, given)
 }
 
-// forgets adds a run that hears an answer of the bank, and a release that does not record the answer.
-// left reports that the context of the run had ended.
+// forgets adds a run that hears an answer of the bank, and a release that does not record the
+// answer. left reports that the context of the run had ended.
 func (r *told) forgets(answer string, left bool) {
 	run := history.NewOp(0, 0, 500)
 	r.events = append(r.events, journal.Event{Kind: journal.KindBegin, Op: run, Operation: "id", At: 20 * time.Second},
@@ -530,6 +530,68 @@ func TestFiles_WantsTheUndosOfATakenOutCharge(t *testing.T) {
 		r.steps = []*journal.Step{{Operation: "id", Kind: "call", Name: "card-1", Outcome: "done", Undos: undos}}
 		if found := r.audited(t); slices.Contains(found, rule.UndoneOnce) != want {
 			t.Errorf("%d undos: found %q", undos, found)
+		}
+	}
+}
+
+// An Asked call was not made, as the bank has answered. New code then takes a step before it.
+func TestFiles_AcceptAStepBeforeACallThatWasNotMade(t *testing.T) {
+	t.Parallel()
+	key := keyOf(t, func(p journal.Plan) bool {
+		isAsked := p.Rounds[0].Call == journal.Asked
+		p.Rounds[0].Call = journal.Keyed
+		return isAsked && plain(journal.OK)(p)
+	})
+	for name, test := range map[string]struct {
+		kind   string        // of the call in the row of the operation
+		booked time.Duration // by the bank
+		want   bool
+	}{
+		"not made":                 {"", 11 * time.Second, false},
+		"still in doubt":           {"call", 11 * time.Second, true},
+		"not made, but was booked": {"", 6 * time.Second, true},
+	} {
+		r := keptOf(key, "completed")
+		asked := r.entries[0]
+		asked.Booked, asked.At = false, 5*time.Second
+		r.entries[0].At, r.entries[1].At = test.booked, 20*time.Second
+		r.entries = append(r.entries, asked)
+		r.steps[0].Recorded = 10 * time.Second
+		r.moves = append(r.moves, &journal.Move{Operation: "id", State: "running", Epoch: 1, Kind: test.kind, Step: "charge-1", At: 9 * time.Second})
+		if found := r.audited(t); slices.Contains(found, rule.InDoubt) != test.want {
+			t.Errorf("%s: found %q", name, found)
+		}
+	}
+}
+
+// After Cancel WithoutCode, a person resolves an undo in doubt as not made, and the code does not
+// have it.
+func TestFiles_AcceptAnUndoThatTheCodeLacks(t *testing.T) {
+	t.Parallel()
+	for _, inDoubt := range []bool{true, false} {
+		r := completedOrFailed(t)("failed")
+		r.operation.WithoutCode = true
+		last, first := journal.UndoOf("charge-1", 1), journal.UndoOf("charge-1", 0)
+		for i := range r.entries {
+			if r.entries[i].Step == first {
+				r.entries[i].Step = last
+			}
+		}
+		for _, s := range r.steps {
+			switch s.Name {
+			case "charge-1":
+				s.Undos = 2
+			case first:
+				s.Name = last
+			}
+		}
+		if inDoubt {
+			m := r.moved("parked", "call_in_doubt", 0)
+			m.Kind = "undo"
+			r.moves = append(r.moves, m)
+		}
+		if found := r.audited(t); slices.Contains(found, rule.UndoneOnce) == inDoubt {
+			t.Errorf("in doubt %t: found %q", inDoubt, found)
 		}
 	}
 }

@@ -230,7 +230,7 @@ func (b *book) checkBegun(o *operation) {
 		if o.hasEnded() && !unwanted && !o.isRecorded(step) && !(o.isSettled(step) && len(o.booked[step]) == 0) {
 			b.violates(o, rule.InDoubt, "the bank was asked for %s at %v, and that is not on record", step, e.At-b.options.Start)
 		}
-		if e.Refunds == "" && !o.isSettled(step) && !o.isFoundNotMade(step) {
+		if e.Refunds == "" && !o.isSettled(step) {
 			b.checkFront(o, step, e.At)
 		}
 	}
@@ -244,13 +244,15 @@ func (o *operation) isSettled(call string) bool {
 	})
 }
 
-// isFoundNotMade reports whether the operation was released between two attempts at an Asked call,
-// and the call was not in doubt any more: the bank had answered that it was not made. New code may
-// then take another step before the next attempt.
-func (o *operation) isFoundNotMade(call string) bool {
+// isFoundNotMade reports whether, between two times, the operation was released between two
+// attempts at an Asked call that was not in doubt any more, because the bank had answered that it
+// was not made. New code may then take another step before the next attempt. If the bank had booked
+// the call by then, the answer was wrong, and isFoundNotMade returns false.
+func (o *operation) isFoundNotMade(call string, from, until time.Duration) bool {
 	policy, _, _, ok := o.policyOf(call)
 	return ok && policy == journal.Asked && slices.ContainsFunc(o.moves, func(m *journal.Move) bool {
-		return m.State == "running" && m.Owner == 0 && m.Step == call && m.Kind == ""
+		return m.State == "running" && m.Owner == 0 && m.Step == call && m.Kind == "" && from < m.At+clocks && m.At < until+clocks &&
+			!slices.ContainsFunc(o.booked[call], func(e journal.Entry) bool { return e.At+clocks < m.At })
 	})
 }
 
@@ -268,7 +270,7 @@ func (b *book) checkFront(o *operation, call string, begun time.Duration) {
 		case s.Name == call, journal.Beside(s.Name) == call: // a parallel call begins in the same commit
 			return
 		case s.Kind != "tx" && s.Kind != "call" && s.Kind != "changed", s.Outcome == "rolled back":
-		case s.Recorded > begun+clocks:
+		case s.Recorded > begun+clocks && !o.isFoundNotMade(call, begun, s.Recorded):
 			b.violates(o, rule.InDoubt, "the bank was asked for %s at %v, and %s %s was put in front of it at %v", call,
 				begun-b.options.Start, s.Kind, s.Name, s.Recorded-b.options.Start)
 			return

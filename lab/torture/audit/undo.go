@@ -45,9 +45,9 @@ func (b *book) checkUndos(o *operation) {
 
 // wantedUndo is an undo that has to run, or that may run if it is optional.
 type wantedUndo struct {
-	optional bool // may be missing after Cancel WithoutCode, even if a later undo of the step has run
 	name     string
 	value    string // the value of its step; not compared if ""
+	optional bool   // see mayLeave
 }
 
 // wanted returns the undos that have to run or may run, in the order in which they have to run.
@@ -58,7 +58,7 @@ func (o *operation) wanted() (undos []wantedUndo) {
 			continue
 		}
 		for index := s.Undos - 1; index >= 0; index-- {
-			undo := wantedUndo{name: journal.UndoOf(s.Name, index), optional: o.row.WithoutCode && index < s.Undos-1}
+			undo := wantedUndo{name: journal.UndoOf(s.Name, index), optional: index < s.Undos-1 && o.mayLeave(s.Name)}
 			if s.Kind == "tx" || s.Kind == "call" {
 				_ = json.Unmarshal([]byte(s.Value), &undo.value)
 			}
@@ -66,6 +66,15 @@ func (o *operation) wanted() (undos []wantedUndo) {
 		}
 	}
 	return undos
+}
+
+// mayLeave reports whether an undo of a step may be left out although a later undo of the step has
+// run: the operation was canceled WithoutCode, and a person may have resolved the undo in doubt as
+// not made. Code that does not have the undo then does not make it.
+func (o *operation) mayLeave(step string) bool {
+	return o.row.WithoutCode && slices.ContainsFunc(o.moves, func(m *journal.Move) bool {
+		return m.State == "parked" && m.Reason == callInDoubt && m.Kind == "undo" && m.ReasonStep == step
+	})
 }
 
 // checkNumbers checks that the recorded number of undos of each done step is the number that the

@@ -110,7 +110,7 @@ func (b *Bank) enter(q *Request) (Reply, int) {
 	case q.Safety == journal.Asked && q.Generation < b.asked[q.Key]:
 		return Reply{}, http.StatusConflict // sent before the sender asked for the outcome: the answer that it got must stay true
 	case q.Sent < b.closed[q.Operation+" "+q.Step]:
-		return Reply{}, http.StatusConflict // sent before a person was told that the step was not booked: that must stay true
+		return Reply{}, http.StatusConflict // sent before a person asked whether the step was booked: the answer, that it was not, must stay true
 	}
 	b.receipts++
 	receipt := fmt.Sprint("receipt ", b.receipts)

@@ -57,7 +57,7 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 	}
 }
 
-// executedByASlowClock tells of an execution by whose times the record before it is retained.
+// executedByASlowClock adds an execution whose times say that the record before it has not expired.
 func (s *story) executedByASlowClock() {
 	s.call(1, 0, 10, s.executes("x"))
 	second := s.call(2, 200, 210, s.executes("y"))

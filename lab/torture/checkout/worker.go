@@ -57,17 +57,18 @@ func Work(stop context.Context, c *config.Config, pools []*pgxpool.Pool, writer 
 	return err
 }
 
-// watch sets full while callers must not begin new operations, because 1,500 are running or 100 are
-// due. In a longer queue, operations would wait longer than the limits of the audit allow. Walk-ins
-// do not count, because they may wait for a caller without limit. While the database does not answer,
-// the last answer stays valid.
+// watch sets full while callers must not begin new operations, because many are running or due. In
+// a longer queue, operations would wait longer than the limits of the audit allow. The limits grow
+// with Config.Keys. Walk-ins do not count, because a walk-in may wait for a caller without limit.
+// While the database does not answer, the last answer stays valid.
 func (s *shop) watch(ctx context.Context, full *atomic.Bool) {
-	const look = "SELECT count(*) >= 1500 OR count(*) FILTER (WHERE owner IS NULL AND wake_at <= now()) >= 100" +
+	const look = "SELECT count(*) >= $1 OR count(*) FILTER (WHERE owner IS NULL AND wake_at <= now()) >= $2" +
 		" FROM idem.operations WHERE state = 'running' AND kind <> 'child' AND name <> 'walk-in'"
+	mostRunning, mostDue := 8*s.Keys, 8+s.Keys/4
 	for ctx.Err() == nil {
 		bounded, cancel := context.WithTimeout(ctx, time.Second)
 		var busy bool
-		if err := s.pool.QueryRow(bounded, look).Scan(&busy); err == nil {
+		if err := s.pool.QueryRow(bounded, look, mostRunning, mostDue).Scan(&busy); err == nil {
 			full.Store(busy)
 		}
 		cancel()

@@ -53,7 +53,7 @@ const (
 	NoPause Pause = ""
 	Sleep   Pause = "sleep"
 	Await   Pause = "await"  // wait for a signal that is sent soon
-	Silence Pause = "silent" // wait for a signal that nobody sends
+	Silence Pause = "silent" // wait for a signal that is never sent
 )
 
 // End is how an operation ends, unless it is parked.

@@ -118,6 +118,18 @@ func TestCommands_WaitBrieflyForALock(t *testing.T) {
 	}
 	d.idem("show", scope, left).want(t, 0)
 	d.idem("evict", scope, left, "--execution", leftID, "--yes").want(t, 1, "another session holds a lock")
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE idem.records IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	d.idem("explain", scope, left, "--timeout", "1s").want(t, 1, "no answer within 1s: raise --timeout")
+}
+
+func TestEvict_SaysThatTheOperationIsMissing(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.keep()
+	d.exec("UPDATE idem.records SET state = 'running' WHERE key = $1", left)
+	d.idem("evict", scope, left, "--execution", leftID, "--yes", "--dry-run").want(t, 0, "its operation has no row")
 }
 
 func TestKey_MayComeFromStandardInput(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 var Idem = Contestant{Name: "idem operation", Prepare: schema.UpAt, Open: openIdem(operation.Keyed(24 * time.Hour))}
 
 // IdemOnce works like Idem, with the policy Once, because its bank does not support keys. After a
-// crash during a call, a Worker parks the operation, because nobody knows whether the bank has
-// charged.
+// crash during a call, a Worker parks the operation, because it cannot know whether the bank
+// has charged.
 var IdemOnce = Contestant{
 	Name: "idem operation, Once", Parks: "select count(*) from idem.operations where state = 'parked'",
 	Prepare: schema.UpAt, Open: openIdem(operation.Once),
